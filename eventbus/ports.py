@@ -1,0 +1,247 @@
+"""What the rest of the project needs from a log, a clock and a group of consumers.
+
+Two adapters implement these protocols: `eventbus.kafka` (confluent-kafka) and `eventbus.memory` (shipped to users
+for their own tests). `tests/contract` is the definition of their behaviour; both adapters must pass it.
+
+All calls may raise the `LogError` family of `eventbus.errors` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A record as it was read from the log. `timestamp` is milliseconds since 1970, as the log keeps it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Output(msgspec.Struct, frozen=True, gc=False):
+    """A record to be written. The partition is always ours to choose, never a client's default."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+    def size(self) -> int:
+        """Bytes this record takes on the wire, with room for the framing of a record batch."""
+        headers = sum(len(name) + len(value or b"") + 10 for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers + 100
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a consumer group has committed for one partition."""
+
+    offset: int
+    metadata: str
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """An input offset with its metadata, to be committed inside a transaction."""
+
+    partition: int
+    offset: int
+    metadata: str
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a published record was written."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class TopicSpec(msgspec.Struct, frozen=True):
+    """A topic as it should be. `config` holds Kafka's own names and values."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+
+
+class TopicInfo(msgspec.Struct, frozen=True):
+    """A topic as it is."""
+
+    name: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+
+
+class RebalanceListener(Protocol):
+    """Told about changes of assignment, always from inside `GroupConsumer.poll` or `close`."""
+
+    def assigned(self, partitions: Sequence[int]) -> None:
+        """These partitions are ours now. They stay silent until `GroupConsumer.start`."""
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        """These partitions go to another member after this call returns: the last moment to commit them."""
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        """These partitions already belong to another member: nothing about them may be committed."""
+
+
+class GroupConsumer(Protocol):
+    """One member of a consumer group that reads one topic, read_committed, with cooperative rebalancing."""
+
+    def poll(self, max_records: int, timeout: float) -> list[Record]:
+        """Return what is there, at most `max_records`; wait up to `timeout` seconds only while there is nothing.
+
+        Returns records of started partitions only. Calls the listener when the assignment changed.
+        """
+
+    def start(self, partition: int, offset: int) -> None:
+        """Deliver this assigned partition from `offset` on. Also moves a partition that was started before.
+
+        Records that were fetched before this call are never delivered after it. Raises `FatalError` from `poll`
+        when the log no longer has `offset` (there is no silent reset).
+        """
+
+    def stop(self, partition: int) -> None:
+        """Deliver nothing of this partition until the next `start`."""
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Deliver nothing of these started partitions until `resume`, which goes on where they were."""
+
+    def resume(self, partitions: Iterable[int]) -> None:
+        """The counterpart of `pause`."""
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
+        """What the group has committed; None where it has committed nothing.
+
+        Raises `RetriableError` while a transaction that commits one of them is still open: never an old answer.
+        """
+
+    def offsets(self, partition: int) -> tuple[int, int]:
+        """The first offset that still exists and the next one to be written (read_uncommitted)."""
+
+    def group_metadata(self) -> object:
+        """This member's identity and generation right now, for `TransactionalProducer.send_offsets`."""
+
+    def close(self) -> None:
+        """Leave the group. The listener is told about what is revoked thereby."""
+
+
+class TransactionalProducer(Protocol):
+    """Writes transactions. One producer at a time may use a transactional id: a newer one fences the older."""
+
+    def init(self) -> None:
+        """Fence and finish whatever a predecessor with this id left behind. Call once, first."""
+
+    def begin(self) -> None:
+        """Open a transaction."""
+
+    def produce(self, outputs: Sequence[Output]) -> None:
+        """Write records into the open transaction.
+
+        Raises `UnproducibleError` (with the index in `outputs`) at once for a record that is too large for the
+        client; a refusal by the log itself comes out of `commit`, with the index over all records of the
+        transaction.
+        """
+
+    def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
+        """Make the input's progress part of the open transaction."""
+
+    def commit(self) -> None:
+        """Make everything visible at once, or raise."""
+
+    def abort(self) -> None:
+        """Make nothing visible."""
+
+    def close(self) -> None:
+        """Release the client. An open transaction is left for the successor's `init` or the log's time-out."""
+
+
+class Reader(Protocol):
+    """Reads single partitions without a group, read_committed: for restores, `tail` and inspection."""
+
+    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that still exists and the next one to be written (read_uncommitted)."""
+
+    def open(self, topic: str, partition: int, offset: int) -> None:
+        """Read this partition too, from `offset` on."""
+
+    def read(self, max_records: int, timeout: float) -> list[Record]:
+        """Return what is there; wait up to `timeout` seconds only while there is nothing."""
+
+    def position(self, topic: str, partition: int) -> int:
+        """Everything before this offset has been returned by `read`, was aborted, or is not a record.
+
+        It passes over transaction markers and aborted records at the end of the partition too, so that comparing
+        it with `offsets` tells when all is read.
+        """
+
+    def close(self, topic: str | None = None, partition: int | None = None) -> None:
+        """Stop reading one partition, or release the client."""
+
+
+class Publisher(Protocol):
+    """Writes single records outside transactions, idempotently, acknowledged by all in-sync replicas."""
+
+    def send(self, output: Output, done: Callable[[LogError | None, Position | None], None]) -> None:
+        """Queue one record. `done` is called once, from `flush` or another `send`, when its fate is known.
+
+        Raises `UnproducibleError` at once when it is too large, `RetriableError` when the queue is full.
+        """
+
+    def flush(self, timeout: float) -> int:
+        """Wait until nothing is queued, or the time is up; return how many records are still under way."""
+
+    def close(self) -> None:
+        """Release the client."""
+
+
+class Cluster(Protocol):
+    """A log, and the makers of everything that reads and writes it."""
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo | None]:
+        """What these topics are like; None for one that does not exist."""
+
+    def create(self, topics: Iterable[TopicSpec]) -> None:
+        """Create topics. One that exists already is left alone."""
+
+    def delete(self, topics: Iterable[str]) -> None:
+        """Delete topics. One that does not exist is ignored."""
+
+    def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
+        """What any group has committed, without joining it; one entry per partition of the topic."""
+
+    def consumer(self, group: str, topic: str, listener: RebalanceListener) -> GroupConsumer:
+        """Join a group."""
+
+    def producer(self, transactional_id: str) -> TransactionalProducer:
+        """Make a transactional producer; call its `init` before anything else."""
+
+    def reader(self) -> Reader:
+        """Make a reader."""
+
+    def publisher(self) -> Publisher:
+        """Make a publisher."""
+
+    def close(self) -> None:
+        """Release what the cluster itself holds. What it made is closed by whoever asked for it."""
+
+
+class Clock(Protocol):
+    """Time, for the shell. The core has none: it goes by the records' timestamps."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; for deadlines and delays."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970; for people and records."""
