@@ -34,8 +34,8 @@ class Event(msgspec.Struct, frozen=True):
         cls,
         *,
         source: str,
-        type: str,  # noqa: A002 - CloudEvents calls it so
-        id: str,  # noqa: A002 - CloudEvents calls it so
+        type: str,
+        id: str,
         data: Any = None,
         subject: str | None = None,
         **extensions: Attribute,
@@ -63,9 +63,7 @@ class Event(msgspec.Struct, frozen=True):
             if not isinstance(value, str) or not value:
                 raise InvalidEvent(f"the attribute `{name}` must be a non-empty string")
         if attributes["specversion"] not in SPEC_VERSIONS:
-            raise InvalidEvent(
-                f"specversion `{attributes['specversion']}` is not known; 1.0 and 0.3 are"
-            )
+            raise InvalidEvent(f"specversion `{attributes['specversion']}` is not known; 1.0 and 0.3 are")
         for name, value in attributes.items():
             if not _NAME.fullmatch(name):
                 raise InvalidEvent(

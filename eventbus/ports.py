@@ -13,6 +13,8 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from eventbus.errors import LogError
+
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
