@@ -33,7 +33,13 @@ class InvalidEvent(EventBusError):
 
 
 class FormatError(EventBusError):
-    """One of our own records or commit metadata cannot be read: corrupt, or written by a newer version."""
+    """One of our own records, or the metadata of a commit, is corrupt."""
+
+    exit_code = 3
+
+
+class NewerFormatError(FormatError):
+    """It was written by a newer release: stop, and let that release read it."""
 
 
 class LogError(EventBusError):

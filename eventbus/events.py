@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import msgspec
 
@@ -17,6 +18,7 @@ from eventbus.errors import InvalidEvent
 Attribute: TypeAlias = str | int | bool
 
 SPEC_VERSIONS = ("1.0", "0.3")
+DEFAULT_TYPE = "dev.eventbus.event"
 _REQUIRED = ("specversion", "id", "source", "type")
 _NAME = re.compile(r"[a-z0-9]+")
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -32,24 +34,33 @@ class Event(msgspec.Struct, frozen=True):
     @classmethod
     def new(
         cls,
-        *,
         source: str,
-        type: str,
-        id: str,
+        name: str,
         data: Any = None,
-        subject: str | None = None,
+        *,
+        type: str = DEFAULT_TYPE,
+        id: str | None = None,
         **extensions: Attribute,
     ) -> Event:
-        """Make a CloudEvent. `bytes` data is taken as it is; anything else is written as JSON."""
-        attributes: dict[str, Attribute] = {"specversion": "1.0", "id": id, "source": source, "type": type}
-        if subject is not None:
-            attributes["subject"] = subject
-        payload = data
+        """Make an event as an event source does: `source` and `name` are what a sensor's dependency asks for.
+
+        `bytes` data is taken as it is, anything else is written as JSON. An event without an `id` gets a random one.
+
+        >>> event = Event.new("shop", "order", {"id": 17}, id="order-17", partitionkey="customer-3")
+        >>> event.source, event.subject, event.data, event.key
+        ('shop', 'order', b'{"id":17}', b'customer-3')
+        """
+        attributes: dict[str, Attribute] = {
+            "specversion": "1.0",
+            "id": id or uuid4().hex,
+            "source": source,
+            "type": type,
+            "subject": name,
+        }
         if data is not None and not isinstance(data, bytes):
-            payload = msgspec.json.encode(data)
+            data = msgspec.json.encode(data)
             attributes["datacontenttype"] = "application/json"
-        attributes.update(extensions)
-        event = cls(attributes, payload)
+        event = cls(attributes | extensions, data)
         event.check()
         return event
 
@@ -64,6 +75,8 @@ class Event(msgspec.Struct, frozen=True):
                 raise InvalidEvent(f"the attribute `{name}` must be a non-empty string")
         if attributes["specversion"] not in SPEC_VERSIONS:
             raise InvalidEvent(f"specversion `{attributes['specversion']}` is not known; 1.0 and 0.3 are")
+        if "data" in attributes:
+            raise InvalidEvent("`data` is not an attribute name")
         for name, value in attributes.items():
             if not _NAME.fullmatch(name):
                 raise InvalidEvent(

@@ -132,6 +132,12 @@ class GroupConsumer(Protocol):
     def offsets(self, partition: int) -> tuple[int, int]:
         """The first offset that still exists and the next one to be written (read_uncommitted)."""
 
+    def position(self, partition: int) -> int:
+        """Everything of this started partition before this offset was delivered, was aborted, or is not a record.
+
+        It passes over transaction markers at the end too, so that `offsets` minus it is the lag.
+        """
+
     def group_metadata(self) -> object:
         """This member's identity and generation right now, for `TransactionalProducer.send_offsets`."""
 

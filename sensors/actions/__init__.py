@@ -1,0 +1,32 @@
+"""The actions a trigger can have. A new action is one file here and one line in `ACTIONS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sensors.actions.base import Action, ActionContext, SpecModel, TransactionalAction
+from sensors.actions.http import HttpAction, HttpSpec
+from sensors.actions.kafka import KafkaSpec, make_kafka_action
+from sensors.actions.log import LogAction, LogSpec
+from sensors.actions.python import PythonAction, PythonSpec
+
+
+class ActionKind(NamedTuple):
+    """What a manifest may say about an action, and how it is made from that."""
+
+    spec: type[SpecModel]
+    make: Callable[[Any, ActionContext], Action | TransactionalAction]
+
+
+ACTIONS: dict[str, ActionKind] = {
+    "http": ActionKind(HttpSpec, HttpAction),
+    "kafka": ActionKind(KafkaSpec, make_kafka_action),
+    "log": ActionKind(LogSpec, LogAction),
+    "python": ActionKind(PythonSpec, PythonAction),
+}
+
+
+def make_action(kind: str, spec: SpecModel, context: ActionContext) -> Action | TransactionalAction:
+    """Make a trigger's action ready to be invoked. Raises `ConfigError` when it cannot work here."""
+    return ACTIONS[kind].make(spec, context)

@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
 
 from eventbus.events import Event
 from eventbus.ports import Output
+from sensors.spec.base import SpecModel
 
-
-class SpecModel(BaseModel):
-    """Base of every part of a manifest: argo's camelCase names are the field names, unknown fields are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+__all__ = ["Action", "ActionCall", "ActionContext", "ActionError", "SpecModel", "TransactionalAction"]
 
 
 class ActionCall(msgspec.Struct, frozen=True):

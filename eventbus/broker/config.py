@@ -1,0 +1,71 @@
+"""The `server.properties` of a node: a small Kafka that behaves like a large one where it matters.
+
+Every node is broker and controller. Listeners are on the loopback interface only. With three nodes every topic has
+three replicas, two of which must be in sync, as in production; with one node, one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from eventbus.broker.places import MIB
+from eventbus.broker.ports import HOST
+
+
+class NodeAddress(msgspec.Struct, frozen=True):
+    """Where one node listens: for clients, and for the other nodes' controllers."""
+
+    number: int
+    port: int
+    controller_port: int
+
+
+def server_properties(node: NodeAddress, cluster: Sequence[NodeAddress], data: Path) -> str:
+    """Return the text of this node's properties file."""
+    replicas = len(cluster)
+    in_sync = max(1, replicas - 1)
+    listeners = f"BROKER://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}"
+    settings: dict[str, object] = {
+        "process.roles": "broker,controller",
+        "node.id": node.number,
+        "controller.quorum.voters": ",".join(f"{each.number}@{HOST}:{each.controller_port}" for each in cluster),
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "BROKER",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data,
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.num.partitions": 8,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": 8,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": 8,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 1000,
+        # A node that was killed may come back when its session has ended: soon, but not at every hiccup.
+        "broker.session.timeout.ms": 5000,
+        "broker.heartbeat.interval.ms": 1000,
+        # Small: files that are preallocated, buffers and threads sized for one developer's machine.
+        "log.segment.bytes": 64 * MIB,
+        "log.index.size.max.bytes": MIB,
+        "log.cleaner.dedupe.buffer.size": 16 * MIB,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "background.threads": 2,
+    }
+    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in settings.items())
+
+
+def _escaped(value: str) -> str:
+    """Write a value as Java's properties format wants it: ASCII only, which JSON happens to escape the same way."""
+    return json.dumps(value)[1:-1]

@@ -1,0 +1,276 @@
+"""The records on our own topics. These formats outlive releases: each carries a version, golden bytes pin them.
+
+Every record keeps its facts in one `eb_…` header (compact JSON) and its payload in the value:
+
+=========== ============================ ==================== =====================================================
+topic       key                          header               value
+=========== ============================ ==================== =====================================================
+trigger     trigger NUL key              `eb_trigger`         the event as a structured CloudEvent (JSON)
+action      trigger NUL key              `eb_action` + `ce_`  a JSON array of the events of all dependencies
+state       ["held",trigger,key,dep,n]   `eb_state`           the held event, as in the trigger topic
+state       ["identity"], ["origin",…]   `eb_state`           JSON
+invocation  action id                    none                 JSON
+dead letter as in the original record    `eb_dlq` + original  the original value, byte for byte
+=========== ============================ ==================== =====================================================
+
+A reader of a record with a higher version than it knows raises `NewerFormatError`: it never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from eventbus.errors import FormatError, NewerFormatError
+from eventbus.ports import Headers, Record
+
+VERSION = 1
+TRIGGER_HEADER = "eb_trigger"
+ACTION_HEADER = "eb_action"
+STATE_HEADER = "eb_state"
+DLQ_HEADER = "eb_dlq"
+ACTION_TYPE = "dev.eventbus.action"
+
+
+class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where an event stands in the event topic, and when it was appended there."""
+
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """W3C trace context."""
+
+    parent: str
+    state: str = ""
+
+
+class _Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    version: int = msgspec.field(name="v")
+
+
+class TriggerFact(_Fact, frozen=True, gc=False):
+    """One event on its way to one trigger."""
+
+    trigger: str = msgspec.field(name="t")
+    dependencies: tuple[str, ...] = msgspec.field(name="d")
+    """All dependencies of the trigger that the event matched."""
+    source: Source = msgspec.field(name="e")
+    shape: str = msgspec.field(name="s")
+    """Digest of the trigger's join shape when this was written."""
+    trace: Trace | None = msgspec.field(name="w", default=None)
+
+
+class UsedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One event of an action, in the order of the action's value."""
+
+    dependencies: tuple[str, ...]
+    source: Source
+
+
+class ActionFact(_Fact, frozen=True, gc=False):
+    """An action that is to be invoked."""
+
+    id: str
+    trigger: str = msgspec.field(name="t")
+    events: tuple[UsedEvent, ...] = msgspec.field(name="e")
+    generation: int = msgspec.field(name="g")
+    key: str = msgspec.field(name="k", default="")
+    joined: tuple[int, int] | None = msgspec.field(name="j", default=None)
+    """Partition and offset of the completing record in the trigger topic; None where one event was enough."""
+    trace: Trace | None = msgspec.field(name="w", default=None)
+
+
+class StateFact(_Fact, frozen=True, gc=False):
+    """An event that a trigger holds in the state topic. The key says which trigger and dependency."""
+
+    shape: str = msgspec.field(name="s")
+    source: Source = msgspec.field(name="e")
+    trace: Trace | None = msgspec.field(name="w", default=None)
+
+
+class HeldKey(msgspec.Struct, frozen=True, array_like=True, tag="held"):
+    """Key of a held event: `n` tells several events of one dependency apart."""
+
+    trigger: str
+    key: str
+    dependency: str
+    n: int = 0
+
+
+class IdentityKey(msgspec.Struct, frozen=True, array_like=True, tag="identity"):
+    """Key of a state partition's identity."""
+
+
+class OriginKey(msgspec.Struct, frozen=True, array_like=True, tag="origin"):
+    """Key of the note that a stage has begun to read a partition of its input."""
+
+    stage: str
+    partition: int
+
+
+class Identity(_Fact, frozen=True, gc=False):
+    """Whose state this is. Written with the first commit, and again when a newer generation takes over."""
+
+    namespace: str
+    bus: str
+    sensor: str
+    event_partitions: int
+    trigger_partitions: int
+    action_partitions: int
+    generation: int
+    digest: str
+
+
+class Origin(_Fact, frozen=True, gc=False):
+    """Where a stage began to read one partition."""
+
+    offset: int
+
+
+class Invocation(_Fact, frozen=True, gc=False):
+    """One step in the life of an action. The audit reads these."""
+
+    action: str
+    sensor: str
+    trigger: str
+    attempt: int
+    outcome: str
+    """`taken`, `succeeded`, `failed` (will be tried again), `dead-lettered` or `lost`."""
+    mode: str
+    partition: int
+    offset: int
+    replica: str
+    started: int
+    ended: int
+    status: str | None = None
+    error: str | None = None
+
+
+class DeadLetter(_Fact, frozen=True, gc=False):
+    """Why a record is in the dead-letter topic, and where it came from."""
+
+    reason: str
+    detail: str
+    stage: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    replica: str
+    trigger: str | None = None
+    action: str | None = None
+    attempts: int | None = None
+    truncated: int | None = None
+    """The value's full length, where the dead letter holds only its beginning."""
+
+
+F = TypeVar("F", bound=_Fact)
+
+_encode = msgspec.json.Encoder().encode
+_key_decoder = msgspec.json.Decoder(HeldKey | IdentityKey | OriginKey)
+_trigger_decoder = msgspec.json.Decoder(TriggerFact)
+_action_decoder = msgspec.json.Decoder(ActionFact)
+_state_decoder = msgspec.json.Decoder(StateFact)
+_dead_letter_decoder = msgspec.json.Decoder(DeadLetter)
+_identity_decoder = msgspec.json.Decoder(Identity)
+_origin_decoder = msgspec.json.Decoder(Origin)
+_invocation_decoder = msgspec.json.Decoder(Invocation)
+
+
+def encode_fact(fact: _Fact) -> bytes:
+    return _encode(fact)
+
+
+def encode_state_key(key: HeldKey | IdentityKey | OriginKey) -> bytes:
+    return _encode(key)
+
+
+def decode_state_key(record: Record) -> HeldKey | IdentityKey | OriginKey:
+    try:
+        key: HeldKey | IdentityKey | OriginKey = _key_decoder.decode(record.key or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FormatError(f"{_where(record)}: the key is not one of ours: {error}") from None
+    return key
+
+
+def trigger_fact(record: Record) -> TriggerFact:
+    return _from_header(record, TRIGGER_HEADER, _trigger_decoder)
+
+
+def action_fact(record: Record) -> ActionFact:
+    return _from_header(record, ACTION_HEADER, _action_decoder)
+
+
+def state_fact(record: Record) -> StateFact:
+    return _from_header(record, STATE_HEADER, _state_decoder)
+
+
+def dead_letter(record: Record) -> DeadLetter:
+    return _from_header(record, DLQ_HEADER, _dead_letter_decoder)
+
+
+def identity(record: Record) -> Identity:
+    return _decoded(record, record.value or b"", _identity_decoder)
+
+
+def origin(record: Record) -> Origin:
+    return _decoded(record, record.value or b"", _origin_decoder)
+
+
+def invocation(record: Record) -> Invocation:
+    return _decoded(record, record.value or b"", _invocation_decoder)
+
+
+def join_documents(documents: Sequence[bytes]) -> bytes:
+    """A JSON array of documents that are JSON already: nothing is parsed or written again."""
+    return b"[" + b",".join(documents) + b"]"
+
+
+def header(headers: Headers, name: str) -> bytes | None:
+    """The first header of that name."""
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
+
+
+def _from_header(record: Record, name: str, decoder: msgspec.json.Decoder[F]) -> F:
+    raw = header(record.headers, name)
+    if raw is None:
+        raise FormatError(f"{_where(record)}: the header `{name}` is missing")
+    return _decoded(record, raw, decoder)
+
+
+def _decoded(record: Record, raw: bytes, decoder: msgspec.json.Decoder[F]) -> F:
+    try:
+        fact = decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        _refuse_newer_version(record, raw)
+        raise FormatError(f"{_where(record)}: not one of our records: {error}") from None
+    if fact.version != VERSION:
+        _refuse_newer_version(record, raw)
+    return fact
+
+
+def _refuse_newer_version(record: Record, raw: bytes) -> None:
+    class Versioned(msgspec.Struct):
+        v: int
+
+    try:
+        version = msgspec.json.decode(raw, type=Versioned).v
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    if version != VERSION:
+        raise NewerFormatError(
+            f"{_where(record)}: written in format version {version}, and this program knows version {VERSION}: "
+            "run the release that wrote it, or a newer one"
+        )
+
+
+def _where(record: Record) -> str:
+    return f"{record.topic}[{record.partition}]@{record.offset}"

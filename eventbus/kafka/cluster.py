@@ -1,0 +1,50 @@
+"""The Kafka cluster itself: makes everything that reads and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from eventbus.kafka.admin import KafkaAdmin
+from eventbus.kafka.config import Settings
+from eventbus.kafka.consumer import KafkaConsumer
+from eventbus.kafka.producer import KafkaProducer
+from eventbus.kafka.publisher import KafkaPublisher
+from eventbus.kafka.reader import KafkaReader
+from eventbus.ports import Committed, RebalanceListener, TopicInfo, TopicSpec
+
+
+class KafkaCluster:
+    """`eventbus.ports.Cluster` with confluent-kafka. `config` holds further librdkafka settings, such as TLS."""
+
+    def __init__(
+        self, bootstrap_servers: str, *, config: Mapping[str, str] | None = None, client_id: str = "eventbus"
+    ) -> None:
+        self._settings = Settings(bootstrap_servers, config or {}, client_id)
+        self._admin = KafkaAdmin(self._settings)
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo | None]:
+        return self._admin.describe(topics)
+
+    def create(self, topics: Iterable[TopicSpec]) -> None:
+        self._admin.create(topics)
+
+    def delete(self, topics: Iterable[str]) -> None:
+        self._admin.delete(topics)
+
+    def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
+        return self._admin.committed(group, topic, self._admin.partitions(topic))
+
+    def consumer(self, group: str, topic: str, listener: RebalanceListener) -> KafkaConsumer:
+        return KafkaConsumer(self._settings, self._admin, group, topic, listener)
+
+    def producer(self, transactional_id: str) -> KafkaProducer:
+        return KafkaProducer(self._settings, transactional_id)
+
+    def reader(self) -> KafkaReader:
+        return KafkaReader(self._settings, self._admin)
+
+    def publisher(self) -> KafkaPublisher:
+        return KafkaPublisher(self._settings)
+
+    def close(self) -> None:
+        self._admin.close()

@@ -1,0 +1,218 @@
+"""One member of a consumer group.
+
+Theory of operation. librdkafka would start a partition by itself, at the committed offset, as soon as it is assigned.
+We need it silent until the caller has restored its state, so an assigned partition is given to librdkafka *at its
+end and paused*; `start` resumes it and seeks, in this order (the other way round the seek waits for the next fetch).
+Every such call raises a version barrier inside librdkafka that discards what was fetched before it. Where a partition
+stands is tracked here, not there, so that `resume` and a failed `poll` can go back to exactly what was returned last.
+
+Exceptions do not travel through the C callbacks: what a listener raises is kept and raised by `poll` or `close`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+
+from eventbus.clock import Deadline, SystemClock
+from eventbus.errors import AbortableError, FatalError
+from eventbus.kafka import codes
+from eventbus.kafka.admin import KafkaAdmin
+from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
+from eventbus.kafka.errors import fetch_error, kafka_error, log_error, needs_a_person, translated
+from eventbus.kafka.fetched import Fetched, consume
+from eventbus.ports import Committed, RebalanceListener, Record
+
+# A rebalance does not end librdkafka's wait for records; waiting in slices lets `poll` return soon after one.
+_WAIT_SLICE = 0.1
+_SEEK_PAUSE = 0.001
+
+_log = logging.getLogger("eventbus.kafka")
+
+
+class KafkaConsumer:
+    """`eventbus.ports.GroupConsumer` with confluent-kafka."""
+
+    def __init__(
+        self, settings: Settings, admin: KafkaAdmin, group: str, topic: str, listener: RebalanceListener
+    ) -> None:
+        self._client = make_client(Consumer, settings.member(group) | {"error_cb": self._on_error})
+        self._admin = admin
+        self._group = group
+        self._topic = topic
+        self._listener = listener
+        self._where = f"on {settings.bootstrap_servers}"
+        self._assigned: set[int] = set()
+        self._flowing: dict[int, int] = {}
+        self._paused: dict[int, int] = {}
+        self._rebalanced = False
+        self._failure: BaseException | None = None
+        with translated(f"joining group {group} {self._where}"):
+            self._client.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def poll(self, max_records: int, timeout: float) -> list[Record]:
+        with translated(f"reading {self._topic} {self._where}"):
+            messages = self._wait(max_records, timeout)
+        records = self._records(messages)
+        if self._failure is not None:
+            self._give_back(records)
+            self._raise_failure()
+        return records
+
+    def start(self, partition: int, offset: int) -> None:
+        if partition not in self._assigned:
+            raise FatalError(f"{self._topic}/{partition} is not assigned to this member of group {self._group}")
+        self._paused.pop(partition, None)
+        self._flowing[partition] = offset
+        with translated(f"starting {self._topic}/{partition} at {offset} {self._where}"):
+            self._client.resume(self._topic_partitions([partition]))
+            self._seek(TopicPartition(self._topic, partition, offset))
+
+    def stop(self, partition: int) -> None:
+        self._flowing.pop(partition, None)
+        self._paused.pop(partition, None)
+        self._silence([partition])
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        pausing = [partition for partition in partitions if partition in self._flowing]
+        for partition in pausing:
+            self._paused[partition] = self._flowing.pop(partition)
+        self._silence(pausing)
+
+    def resume(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            if partition in self._paused:
+                self.start(partition, self._paused[partition])
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
+        return self._admin.committed(self._group, self._topic, partitions)
+
+    def offsets(self, partition: int) -> tuple[int, int]:
+        return self._admin.offsets(self._topic, partition)
+
+    def group_metadata(self) -> object:
+        # Offsets that name no member are taken from anybody, without fencing. A client that was thrown out has no
+        # member id until it has joined again, so what it then calls its metadata must not get out.
+        member = self._client.memberid()
+        metadata: object = self._client.consumer_group_metadata()
+        if not member or self._client.memberid() != member:
+            raise AbortableError(f"this process is not a member of group {self._group} at the moment")
+        return metadata
+
+    def close(self) -> None:
+        self._client.close()
+        self._raise_failure()
+
+    def _wait(self, max_records: int, timeout: float) -> list[Fetched]:
+        self._rebalanced = False
+        deadline = Deadline(SystemClock(), timeout)
+        while True:
+            left = deadline.left()
+            messages = consume(self._client, max_records, min(left, _WAIT_SLICE))
+            if messages or self._rebalanced or left <= _WAIT_SLICE:
+                return messages
+
+    def _records(self, messages: Iterable[Fetched]) -> list[Record]:
+        records: list[Record] = []
+        append = records.append
+        flowing = self._flowing
+        topic = self._topic
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._on_fetch_error(error, message)
+                continue
+            partition = message.partition()
+            if partition not in flowing:
+                continue
+            offset = message.offset()
+            flowing[partition] = offset + 1
+            headers = message.headers() or ()
+            append(Record(topic, partition, offset, message.timestamp()[1], message.key(), message.value(), headers))
+        return records
+
+    def _give_back(self, records: Sequence[Record]) -> None:
+        first = {record.partition: record.offset for record in reversed(records)}
+        for partition, offset in first.items():
+            self.start(partition, offset)
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _seek(self, target: TopicPartition) -> None:
+        """A partition that was assigned a moment ago is not ready yet to be moved."""
+        deadline = Deadline(SystemClock(), REQUEST_TIMEOUT)
+        while True:
+            try:
+                self._client.seek(target)
+            except KafkaException as exception:
+                if kafka_error(exception).code() != codes.WRONG_STATE or deadline.over():
+                    raise
+                time.sleep(_SEEK_PAUSE)
+            else:
+                return
+
+    def _silence(self, partitions: Iterable[int]) -> None:
+        with translated(f"pausing {self._topic} {self._where}"):
+            self._client.pause(self._topic_partitions(partitions))
+
+    def _topic_partitions(self, partitions: Iterable[int]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, partition) for partition in partitions]
+
+    def _on_assign(self, client: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            topic_partition.offset = OFFSET_END
+        try:
+            with translated(f"taking partitions of {self._topic} {self._where}"):
+                client.incremental_assign(topic_partitions)
+                client.pause(topic_partitions)
+        except Exception as error:
+            self._failure = self._failure or error
+            return
+        partitions = _numbers(topic_partitions)
+        self._assigned.update(partitions)
+        self._tell(self._listener.assigned, partitions)
+
+    def _on_revoke(self, _client: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        partitions = _numbers(topic_partitions)
+        self._tell(self._listener.revoked, partitions)
+        self._forget(partitions)
+
+    def _on_lost(self, _client: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        partitions = _numbers(topic_partitions)
+        self._forget(partitions)
+        self._tell(self._listener.lost, partitions)
+
+    def _tell(self, listener: Callable[[Sequence[int]], None], partitions: list[int]) -> None:
+        self._rebalanced = True
+        if not partitions:
+            return
+        try:
+            listener(partitions)
+        except BaseException as error:
+            self._failure = self._failure or error
+
+    def _forget(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            self._assigned.discard(partition)
+            self._flowing.pop(partition, None)
+            self._paused.pop(partition, None)
+
+    def _on_fetch_error(self, error: KafkaError, message: Fetched) -> None:
+        # After too long a pause between two polls the partitions are lost; the listener is told by the next poll.
+        if error.code() != codes.MAX_POLL_EXCEEDED:
+            self._failure = self._failure or fetch_error(error, message, self._where)
+
+    def _on_error(self, error: KafkaError) -> None:
+        _log.debug("%s", error)
+        if needs_a_person(error):
+            self._failure = self._failure or log_error(error, f"reading {self._topic} {self._where}")
+
+
+def _numbers(topic_partitions: Iterable[TopicPartition]) -> list[int]:
+    return sorted(topic_partition.partition for topic_partition in topic_partitions)

@@ -1,0 +1,153 @@
+"""Transactions on Kafka: the hot path of every stage.
+
+Theory of operation. `begin`, `produce`, `send_offsets`, `commit` map one to one to librdkafka's calls. Three things
+are added. (1) What is retriable is retried here, within the life of the transaction, so the caller sees only what it
+must react to. (2) Kafka refuses a record after `produce` has returned; the refusal is remembered and comes out of
+`commit`, which fails because of it. (3) A commit whose answer does not come is an `UnknownOutcome`, never a guess.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from eventbus.clock import Deadline, SystemClock
+from eventbus.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    LogError,
+    RetriableError,
+    UnknownOutcome,
+    UnproducibleError,
+)
+from eventbus.kafka import codes
+from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, connect, make_client
+from eventbus.kafka.errors import kafka_error, log_error, refused_record, translated
+from eventbus.ports import Commit, Output
+
+_RETRY_PAUSE = 0.005
+_QUEUE_PAUSE = 0.05
+
+
+class KafkaProducer:
+    """`eventbus.ports.TransactionalProducer` with confluent-kafka."""
+
+    def __init__(self, settings: Settings, transactional_id: str) -> None:
+        self._config = settings.transactional(transactional_id)
+        self._client = make_client(Producer, self._config)
+        self._id = transactional_id
+        self._where = f"on {settings.bootstrap_servers}"
+        self._timeout = settings.transaction_timeout
+        self._outputs: list[Sequence[Output]] = []
+        self._refused: dict[_Identity, KafkaError] = {}
+        self._broken: FencedError | UnknownOutcome | None = None
+
+    def init(self) -> None:
+        connect(self._client, self._where)
+        self._call(self._client.init_transactions, REQUEST_TIMEOUT, f"starting producer `{self._id}`")
+
+    def begin(self) -> None:
+        self._outputs = []
+        self._refused = {}
+        self._call(lambda _timeout: self._client.begin_transaction(), 0, "beginning a transaction")
+
+    def produce(self, outputs: Sequence[Output]) -> None:
+        self._outputs.append(outputs)
+        enqueue = self._client.produce
+        on_delivery = self._on_delivery
+        for index, output in enumerate(outputs):
+            headers = output.headers if type(output.headers) is list else list(output.headers)
+            while True:
+                try:
+                    enqueue(output.topic, output.value, output.key, output.partition, on_delivery, None, 0, headers)
+                    break
+                except BufferError:
+                    self._client.poll(_QUEUE_PAUSE)
+                except KafkaException as exception:
+                    raise self._unqueued(kafka_error(exception), output, index) from None
+
+    def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
+        offsets = [TopicPartition(topic, commit.partition, commit.offset, commit.metadata) for commit in commits]
+
+        def send(timeout: float) -> None:
+            self._client.send_offsets_to_transaction(offsets, group_metadata, timeout)
+
+        try:
+            self._call(send, self._timeout, f"committing offsets of {topic}")
+        except RetriableError as error:
+            raise AbortableError(f"{error}. The transaction has expired.") from None
+
+    def commit(self) -> None:
+        try:
+            self._call(self._client.commit_transaction, self._timeout, "committing a transaction")
+        except RetriableError as error:
+            self._broken = UnknownOutcome(f"{error} Whether the transaction was committed is not known.")
+            raise self._broken from None
+        except (AbortableError, FatalError):
+            if self._refused:
+                raise self._refusal() from None
+            raise
+
+    def abort(self) -> None:
+        self._call(self._client.abort_transaction, self._timeout, "aborting a transaction")
+        if self._refused:
+            self._renew()
+
+    def close(self) -> None:
+        # The client's own `close` would wait for the log to abort; whoever wants that calls `abort` before.
+        self._client.purge(blocking=False)
+        del self._client
+
+    def _renew(self) -> None:
+        """A refused record leaves a gap in librdkafka's sequence numbers, which would fail the next transaction."""
+        self._client = make_client(Producer, self._config)
+        self.init()
+
+    def _call(self, call: Callable[[float], None], seconds: float, doing: str) -> None:
+        """Call until it is known how it went. A broken producer would sit out the time for no other answer."""
+        if self._broken is not None:
+            raise self._broken
+        deadline = Deadline(SystemClock(), seconds)
+        while True:
+            try:
+                with translated(f"{doing} {self._where}"):
+                    call(deadline.left())
+            except RetriableError:
+                if deadline.over():
+                    raise
+                time.sleep(_RETRY_PAUSE)
+            except (FencedError, UnknownOutcome) as error:
+                self._broken = error
+                raise
+            else:
+                return
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and error.code() in codes.REFUSED_RECORD:
+            self._refused[message.topic(), message.partition(), message.key(), message.value()] = error
+
+    def _unqueued(self, error: KafkaError, output: Output, index: int) -> LogError:
+        if error.code() in codes.REFUSED_RECORD:
+            return refused_record(error, output.topic, output.partition, index)
+        if error.code() == codes.WRONG_STATE:
+            return AbortableError(f"Kafka, writing {self._where}: the transaction has failed already")
+        return log_error(error, f"writing to {output.topic} {self._where}")
+
+    def _refusal(self) -> UnproducibleError:
+        """Kafka refuses batches, not records: of all that were refused the largest is the one to blame."""
+        outputs = list(chain.from_iterable(self._outputs))
+        refused = [index for index, output in enumerate(outputs) if _identity(output) in self._refused]
+        culprit = max(refused, key=lambda index: outputs[index].size())
+        output = outputs[culprit]
+        return refused_record(self._refused[_identity(output)], output.topic, output.partition, culprit)
+
+
+_Identity = tuple[str | None, int | None, bytes | None, bytes | None]
+
+
+def _identity(output: Output) -> _Identity:
+    return output.topic, output.partition, output.key, output.value

@@ -1,0 +1,63 @@
+"""The `log` action: one structured log line per action. The simplest way to see a trigger fire."""
+
+# ruff: noqa: N815 - the fields are called as argo-events calls them
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StrictInt
+
+from sensors.actions.base import ActionCall, ActionContext, SpecModel
+
+_logger = logging.getLogger("eventbus.action")
+
+
+class LogSpec(SpecModel):
+    """Write a log line."""
+
+    intervalSeconds: Annotated[StrictInt, Field(ge=0)] = 0
+    """Write at most one line in this many seconds; 0 writes every one."""
+
+
+class LogAction:
+    """Logs which events made which trigger fire. The facts are also attributes of the log record, for JSON logs."""
+
+    Spec: ClassVar[type[SpecModel]] = LogSpec
+
+    def __init__(
+        self, spec: LogSpec, _context: ActionContext, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._interval = spec.intervalSeconds
+        self._monotonic = monotonic
+        self._lock = Lock()
+        self._last: float | None = None
+
+    def invoke(self, call: ActionCall) -> str:
+        if not self._due():
+            return "skipped"
+        events = {name: event.id for name, event in call.events.items()}
+        _logger.info(
+            "sensor=%s trigger=%s action=%s events=%s",
+            call.sensor,
+            call.trigger,
+            call.id,
+            ",".join(f"{name}:{event_id}" for name, event_id in events.items()),
+            extra={"sensor": call.sensor, "trigger": call.trigger, "action_id": call.id, "events": events},
+        )
+        return "logged"
+
+    def close(self) -> None:
+        pass
+
+    def _due(self) -> bool:
+        with self._lock:
+            now = self._monotonic()
+            if self._last is not None and now - self._last < self._interval:
+                return False
+            self._last = now
+            return True

@@ -1,0 +1,86 @@
+"""Dead letters: what could not be used, kept whole, with the reason and the way back."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventbus.formats import DLQ_HEADER, VERSION, DeadLetter, encode_fact
+from eventbus.names import Kind, SensorName, Stage
+from eventbus.ports import Output, Record
+from eventbus.topics import Topology
+
+INVALID_EVENT = "invalid-event"
+INVALID_RECORD = "invalid-record"
+SPEC_CHANGED = "spec-changed"
+UNPRODUCIBLE = "unproducible"
+ACTION_FAILED = "action-failed"
+ACTION_UNKNOWN = "action-unknown"
+
+_DETAIL_LIMIT = 2000
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """Makes the dead letters of one stage of one replica."""
+
+    name: SensorName
+    stage: Stage
+    topology: Topology
+    replica: str
+
+    def of(
+        self,
+        record: Record,
+        reason: str,
+        detail: str,
+        *,
+        trigger: str | None = None,
+        action: str | None = None,
+        attempts: int | None = None,
+    ) -> Output:
+        """A record that was read and cannot be used."""
+        fact = DeadLetter(
+            version=VERSION,
+            reason=reason,
+            detail=detail[:_DETAIL_LIMIT],
+            stage=self.stage,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp=record.timestamp,
+            replica=self.replica,
+            trigger=trigger,
+            action=action,
+            attempts=attempts,
+        )
+        return self._written(fact, record.key, record.value, [*record.headers])
+
+    def of_refused(self, output: Output, detail: str) -> Output:
+        """A record that the log will not take: its beginning, and where it should have gone."""
+        fact = DeadLetter(
+            version=VERSION,
+            reason=UNPRODUCIBLE,
+            detail=detail[:_DETAIL_LIMIT],
+            stage=self.stage,
+            topic=output.topic,
+            partition=output.partition,
+            offset=-1,
+            timestamp=-1,
+            replica=self.replica,
+        )
+        return self._written(fact, output.key, output.value, [*output.headers])
+
+    def _written(
+        self, fact: DeadLetter, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+    ) -> Output:
+        limit = self.topology.max_value_bytes
+        if value is not None and len(value) > limit:
+            fact = msgspec.structs.replace(fact, truncated=len(value))
+            value = value[:limit]
+        kept = [(name, raw) for name, raw in headers if name != DLQ_HEADER]
+        return Output(
+            self.name.topic(Kind.DLQ),
+            fact.partition % self.topology.dlq_partitions,
+            key,
+            value,
+            [*kept, (DLQ_HEADER, encode_fact(fact))],
+        )

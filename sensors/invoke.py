@@ -1,0 +1,429 @@
+"""The invoke stage's core: which action may run now, what its outcome means, and what to commit.
+
+Theory of operation
+-------------------
+Every action record becomes a `Task`. Tasks of one trigger and key form a *lane* and run one after the other; lanes
+run side by side, up to the concurrency, so a slow trigger does not hold up the others. A task goes through
+
+    QUEUED ──▶ TAKING ──▶ READY ──▶ RUNNING ──▶ gone        at most once: marked, committed, then invoked
+    QUEUED ─────────────▶ READY ──▶ RUNNING ──▶ gone        at least once: invoked, then marked and committed
+                            ▲          │
+                            └─ WAITING ◀                    to be tried again
+
+*At most once* marks a record as finished (*taken*) in a transaction of its own before it is invoked, so nothing that
+happens later can invoke it again. To make that transaction worth its while a lane may take a few tasks ahead; those
+are given back when the partition is revoked before they were begun. *At least once* marks it when it has succeeded,
+or when its dead letter is in the same transaction.
+
+The core never waits and has no clock: it is told the time, and tells when it wants to be asked again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+import msgspec
+
+from eventbus.errors import FormatError, NewerFormatError
+from eventbus.formats import VERSION, ActionFact, Invocation, action_fact, encode_fact
+from eventbus.hashing import partition_of
+from eventbus.metadata import InvokeCommit
+from eventbus.names import Kind, Stage
+from eventbus.ports import Output, Record
+from eventbus.topics import Topology
+from sensors.actionrecords import events_by_dependency
+from sensors.actions.base import ActionCall, ActionError
+from sensors.deadletters import ACTION_FAILED, INVALID_RECORD, SPEC_CHANGED, DeadLetters
+from sensors.ledger import Ledger
+from sensors.plan import SensorPlan
+from sensors.retry import RetryPolicy
+
+TAKEN, SUCCEEDED, FAILED, DEAD_LETTERED, LOST = "taken", "succeeded", "failed", "dead-lettered", "lost"
+CONCURRENCY = 32
+"""How many actions one replica of a sensor invokes at a time."""
+_AHEAD_PER_LANE = 16
+_ERROR_LIMIT = 1000
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """How a trigger wants its action to be invoked."""
+
+    at_least_once: bool
+    retry: RetryPolicy = RetryPolicy()
+
+    @property
+    def mode(self) -> str:
+        return "atLeastOnce" if self.at_least_once else "atMostOnce"
+
+
+class State(Enum):
+    QUEUED = auto()
+    TAKING = auto()
+    READY = auto()
+    RUNNING = auto()
+    WAITING = auto()
+
+
+class Task(msgspec.Struct, eq=False):
+    """One action on its way to be invoked."""
+
+    record: Record
+    fact: ActionFact
+    lane: _Lane
+    state: State = State.QUEUED
+    attempt: int = 0
+    first_attempt: float = 0.0
+    started_ms: int = 0
+
+    def call(self, sensor: str) -> ActionCall:
+        """What the action gets. Raises `FormatError` or `InvalidEvent` when the record is corrupt."""
+        trace = self.fact.trace
+        return ActionCall(
+            id=self.fact.id,
+            sensor=sensor,
+            trigger=self.fact.trigger,
+            key=self.fact.key,
+            events=events_by_dependency(self.fact, self.record.value),
+            attempt=self.attempt,
+            traceparent=trace.parent if trace else None,
+            tracestate=(trace.state or None) if trace else None,
+        )
+
+
+class _Lane:
+    """The tasks of one trigger and key, in order. The first `taken` of them are marked as taken."""
+
+    def __init__(self, home: _Partition, key: bytes, delivery: Delivery) -> None:
+        self.home = home
+        self.key = key
+        self.delivery = delivery
+        self.tasks: deque[Task] = deque()
+        self.taken = 0
+
+
+class _Partition:
+    """One assigned partition: a new object for every assignment, so that what belongs to an old one is recognised."""
+
+    def __init__(self, number: int, ledger: Ledger) -> None:
+        self.number = number
+        self.ledger = ledger
+        self.backlog: deque[Record] = deque()
+        self.lanes: dict[bytes, _Lane] = {}
+        self.outputs: list[Output] = []
+        self.changed = False
+
+
+class InvokeStep(msgspec.Struct, frozen=True):
+    """One transaction of the invoke stage."""
+
+    outputs: list[Output]
+    commits: dict[int, InvokeCommit]
+
+
+class Invoker:
+    """All assigned partitions of the action topic."""
+
+    def __init__(
+        self,
+        plan: SensorPlan,
+        deliveries: Mapping[str, Delivery],
+        topology: Topology,
+        replica: str,
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> None:
+        self._plan = plan
+        self._deliveries = deliveries
+        self._topology = topology
+        self._replica = replica
+        self._concurrency = concurrency
+        self._invocation_topic = plan.name.topic(Kind.INVOCATION)
+        self._dead_letters = DeadLetters(plan.name, Stage.INVOKE, topology, replica)
+        self._partitions: dict[int, _Partition] = {}
+        self._ready: deque[_Lane] = deque()
+        self._waiting: list[tuple[float, int, _Lane]] = []
+        self._running: dict[str, Task] = {}
+        self._blocked: dict[str, list[_Lane]] = {}
+        self._takers: dict[_Lane, None] = {}
+        self._taking: list[Task] = []
+        self._heads_taken = 0
+        self._ahead_taken = 0
+        self._sequence = count()
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    def open(self, number: int, commit: InvokeCommit) -> None:
+        """Begin with a partition where its last commit left off."""
+        self._partitions[number] = _Partition(number, Ledger(self._plan.owner, commit))
+
+    def drop(self, number: int) -> None:
+        """Forget a partition. Its running actions go on, but their outcome no longer counts."""
+        home = self._partitions.pop(number, None)
+        if home is None:
+            return
+        for lane in home.lanes.values():
+            self._heads_taken -= min(lane.taken, 1)
+            self._ahead_taken -= max(lane.taken - 1, 0)
+        self._ready = deque(lane for lane in self._ready if lane.home is not home)
+        self._waiting = [entry for entry in self._waiting if entry[2].home is not home]
+        self._takers = {lane: None for lane in self._takers if lane.home is not home}
+        self._taking = [task for task in self._taking if task.lane.home is not home]
+        heapify(self._waiting)
+
+    def release(self, partitions: Iterable[int], now_ms: int) -> None:
+        """Before partitions are given up: hand back what was taken and not begun, own up to what was begun.
+
+        Commit this with `finish`. An at-most-once action that is still running is recorded as lost, because
+        nobody will see its outcome; an at-least-once action will be invoked again by the next owner.
+        """
+        for home in self._homes(partitions):
+            for lane in home.lanes.values():
+                for task in list(lane.tasks)[: lane.taken]:
+                    if task.state is State.RUNNING:
+                        self._note(task, LOST, now_ms)
+                    else:  # never begun, or every attempt was provably not sent
+                        home.ledger.reopen(task.record.offset)
+                        home.changed = True
+
+    def running(self, partitions: Iterable[int]) -> int:
+        """How many actions of these partitions are being invoked right now."""
+        homes = self._homes(partitions)
+        return sum(task.lane.home in homes for task in self._running.values())
+
+    def any_running(self) -> bool:
+        """Whether anything is being invoked right now, even for partitions that were dropped meanwhile."""
+        return bool(self._running)
+
+    def position(self, partition: int) -> InvokeCommit:
+        """What this partition would commit now."""
+        return self._partitions[partition].ledger.commit()
+
+    def congested(self) -> set[int]:
+        """Partitions from which no more records should be fetched for now."""
+        return {number for number, home in self._partitions.items() if home.backlog}
+
+    def idle(self) -> bool:
+        """Nothing is under way, nothing waits, and everything is committed."""
+        return not self._running and not any(
+            home.lanes or home.backlog or home.outputs or home.changed for home in self._partitions.values()
+        )
+
+    def _homes(self, partitions: Iterable[int]) -> list[_Partition]:
+        return [self._partitions[number] for number in partitions if number in self._partitions]
+
+    # --- records in -------------------------------------------------------------------------------------------------
+
+    def receive(self, records: Sequence[Record]) -> None:
+        """Take in records of opened partitions, in the order of the log."""
+        for record in records:
+            self._partitions[record.partition].backlog.append(record)
+        for number in {record.partition for record in records}:
+            self._admit(self._partitions[number])
+
+    def _admit(self, home: _Partition) -> None:
+        while home.backlog and home.ledger.has_room():
+            record = home.backlog.popleft()
+            if home.ledger.open(record.offset):
+                self._enqueue(home, record)
+            home.changed = True
+
+    def _enqueue(self, home: _Partition, record: Record) -> None:
+        try:
+            fact = action_fact(record)
+        except NewerFormatError:
+            raise
+        except FormatError as error:
+            home.outputs.append(self._dead_letters.of(record, INVALID_RECORD, str(error)))
+            home.ledger.finish(record.offset)
+            return
+        delivery = self._deliveries.get(fact.trigger)
+        if delivery is None:
+            detail = f"the sensor has no trigger `{fact.trigger}` any more"
+            home.outputs.append(
+                self._dead_letters.of(record, SPEC_CHANGED, detail, trigger=fact.trigger, action=fact.id)
+            )
+            home.ledger.finish(record.offset)
+            return
+        key = record.key or b""
+        lane = home.lanes.get(key)
+        if lane is None:
+            lane = home.lanes[key] = _Lane(home, key, delivery)
+        lane.tasks.append(Task(record, fact, lane))
+        if len(lane.tasks) == 1:
+            self._advance(lane)
+        elif not delivery.at_least_once:
+            self._takers[lane] = None
+
+    def _advance(self, lane: _Lane) -> None:
+        """The lane has a new head: see to it that its turn comes."""
+        if not lane.tasks:
+            del lane.home.lanes[lane.key]
+            self._takers.pop(lane, None)
+            return
+        head = lane.tasks[0]
+        if lane.delivery.at_least_once:
+            head.state = State.READY
+        if head.state is State.READY:
+            self._ready.append(lane)
+        elif head.state is State.QUEUED:
+            self._takers[lane] = None
+
+    # --- invocations ------------------------------------------------------------------------------------------------
+
+    def startable(self, now: float, now_ms: int) -> Iterator[Task]:
+        """Tasks to be invoked now. Each must be answered by `succeeded` or `failed`."""
+        while self._waiting and self._waiting[0][0] <= now:
+            lane = heappop(self._waiting)[2]
+            lane.tasks[0].state = State.READY
+            self._ready.append(lane)
+        while self._ready and len(self._running) < self._concurrency:
+            lane = self._ready.popleft()
+            task = lane.tasks[0]
+            if task.fact.id in self._running:
+                # An attempt from before a restore is still under way: two at a time would break the order.
+                self._blocked.setdefault(task.fact.id, []).append(lane)
+                continue
+            task.state = State.RUNNING
+            task.attempt += 1
+            task.started_ms = now_ms
+            if task.attempt == 1:
+                task.first_attempt = now
+            self._running[task.fact.id] = task
+            yield task
+
+    def next_wakeup(self) -> float | None:
+        """When the next retry is due."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def succeeded(self, task: Task, status: str, now_ms: int, outputs: Sequence[Output] = ()) -> None:
+        """`outputs` are written in the same transaction as the mark that the action is done."""
+        if self._ended(task):
+            task.lane.home.outputs += outputs
+            self._note(task, SUCCEEDED, now_ms, status=status)
+            self._finish(task)
+
+    def failed(self, task: Task, error: ActionError, now: float, now_ms: int) -> None:
+        """At most once tries again only what was provably not sent."""
+        if not self._ended(task):
+            return
+        delivery = task.lane.delivery
+        delay = None
+        if error.retriable and (delivery.at_least_once or not error.sent):
+            elapsed = now - task.first_attempt
+            delay = delivery.retry.delay(task.fact.id, task.attempt, elapsed, error.retry_after)
+        if delay is not None:
+            self._note(task, FAILED, now_ms, status=error.status, error=str(error))
+            task.state = State.WAITING
+            heappush(self._waiting, (now + delay, next(self._sequence), task.lane))
+            return
+        letter = self._dead_letters.of(
+            task.record,
+            ACTION_FAILED,
+            str(error),
+            trigger=task.fact.trigger,
+            action=task.fact.id,
+            attempts=task.attempt,
+        )
+        task.lane.home.outputs.append(letter)
+        self._note(task, DEAD_LETTERED, now_ms, status=error.status, error=str(error))
+        self._finish(task)
+
+    def _ended(self, task: Task) -> bool:
+        """Whether the outcome still counts."""
+        del self._running[task.fact.id]
+        self._ready.extend(lane for lane in self._blocked.pop(task.fact.id, []) if self._is_current(lane.home))
+        return self._is_current(task.lane.home)
+
+    def _is_current(self, home: _Partition) -> bool:
+        return self._partitions.get(home.number) is home
+
+    def _finish(self, task: Task) -> None:
+        lane = task.lane
+        lane.home.ledger.finish(task.record.offset)
+        lane.home.changed = True
+        lane.tasks.popleft()
+        if lane.taken:
+            lane.taken -= 1
+            if lane.taken:
+                self._ahead_taken -= 1
+            else:
+                self._heads_taken -= 1
+        self._advance(lane)
+        self._admit(lane.home)
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def transaction(self, now_ms: int) -> InvokeStep | None:
+        """What to commit now, if anything. Follow it with `committed`, or drop all partitions."""
+        self._take(now_ms)
+        return self.finish()
+
+    def finish(self) -> InvokeStep | None:
+        """As `transaction`, but begin nothing new."""
+        changed = [home for home in self._partitions.values() if home.changed or home.outputs]
+        if not changed:
+            return None
+        outputs = [output for home in changed for output in home.outputs]
+        commits = {home.number: home.ledger.commit() for home in changed}
+        for home in changed:
+            home.outputs = []
+            home.changed = False
+        return InvokeStep(outputs, commits)
+
+    def committed(self) -> None:
+        """The last transaction is durable: what it took may be invoked."""
+        for task in self._taking:
+            task.state = State.READY
+            if task.lane.tasks[0] is task:
+                self._ready.append(task.lane)
+        self._taking = []
+
+    def _take(self, now_ms: int) -> None:
+        """Heads of lanes first, so that no lane waits for another's tasks that are only taken ahead."""
+        for lane in list(self._takers):
+            if lane.taken == 0 and self._heads_taken < self._concurrency:
+                self._take_next(lane, now_ms)
+                self._heads_taken += 1
+        for lane in list(self._takers):
+            while 0 < lane.taken <= _AHEAD_PER_LANE and self._ahead_taken < self._concurrency and lane in self._takers:
+                self._take_next(lane, now_ms)
+                self._ahead_taken += 1
+
+    def _take_next(self, lane: _Lane, now_ms: int) -> None:
+        task = lane.tasks[lane.taken]
+        task.state = State.TAKING
+        lane.taken += 1
+        if lane.taken == len(lane.tasks):
+            del self._takers[lane]
+        lane.home.ledger.finish(task.record.offset)
+        self._taking.append(task)
+        task.started_ms = now_ms
+        self._note(task, TAKEN, now_ms)
+
+    def _note(
+        self, task: Task, outcome: str, ended_ms: int, *, status: str | None = None, error: str | None = None
+    ) -> None:
+        invocation = Invocation(
+            version=VERSION,
+            action=task.fact.id,
+            sensor=str(self._plan.name),
+            trigger=task.fact.trigger,
+            attempt=task.attempt,
+            outcome=outcome,
+            mode=task.lane.delivery.mode,
+            partition=task.record.partition,
+            offset=task.record.offset,
+            replica=self._replica,
+            started=task.started_ms,
+            ended=ended_ms,
+            status=status,
+            error=None if error is None else error[:_ERROR_LIMIT],
+        )
+        key = task.fact.id.encode()
+        partition = partition_of(key, self._topology.invocation_partitions)
+        output = Output(self._invocation_topic, partition, key, encode_fact(invocation))
+        task.lane.home.outputs.append(output)

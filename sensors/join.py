@@ -1,0 +1,364 @@
+"""The join stage: hold the latest event of each dependency until the condition is true, then write one action.
+
+Theory of operation
+-------------------
+`JoinPartition` is one partition of the trigger topic. It is fed records in the order of the log and asked, per batch,
+for one transaction: the actions, the state records and the commit become durable together or not at all.
+
+*Where held events live.* In the log, as long as they are young: the commit's metadata holds a low-water mark per
+trigger, the oldest offset that the trigger still holds. After a restart the log is read again from the least mark;
+a record below the position is *replayed*: it is held again if it is at or above its trigger's mark, and fires
+nothing. From the position on records are *evaluated*. What has been held for longer than the horizon, or would make
+the metadata too large, is *spilled*: written to the compacted state topic, whereupon the mark moves on. A firing
+writes tombstones for what was spilled. So a restart reads a bounded piece of the log, however long something is held.
+
+*Why replay cannot go wrong.* A firing forgets everything its trigger holds, so all that is at or above a mark and
+below the position was held after the last firing, and only "the latest event of a dependency wins" applies to it.
+An event in the log is newer than a spilled one of the same dependency; the state is loaded first, the log second.
+
+*When the spec changes* (the trigger's join shape differs from the one in the mark or record), what still fits is held
+under the new condition and evaluated at the next arrival; the rest is parked in the dead-letter topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+import msgspec
+
+from eventbus.errors import FormatError, NewerFormatError
+from eventbus.formats import (
+    STATE_HEADER,
+    TRIGGER_HEADER,
+    VERSION,
+    HeldKey,
+    Source,
+    StateFact,
+    Trace,
+    TriggerFact,
+    UsedEvent,
+    encode_fact,
+    encode_state_key,
+    state_fact,
+    trigger_fact,
+)
+from eventbus.hashing import partition_of, slot_key
+from eventbus.metadata import JoinCommit, Mark, marks_that_fit
+from eventbus.names import Kind, Stage
+from eventbus.ports import Output, Record
+from eventbus.topics import Topology
+from sensors.actionrecords import ActionWriter
+from sensors.deadletters import INVALID_RECORD, SPEC_CHANGED, DeadLetters
+from sensors.plan import SensorPlan, TriggerPlan, trigger_digest
+
+HORIZON_RECORDS = 10_000
+HORIZON_MS = 3_600_000
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """An event that waits for others."""
+
+    document: bytes
+    identity: tuple[str, str]
+    """CloudEvents source and id."""
+    source: Source
+    trace: Trace | None
+    offset: int | None
+    """Its offset in the trigger topic; None once the state topic keeps it."""
+
+
+class Slot(msgspec.Struct):
+    """What one trigger holds, by dependency."""
+
+    held: dict[str, Held] = msgspec.field(default_factory=dict)
+    stored: set[str] = msgspec.field(default_factory=set)
+    """Dependencies that have a record in the state topic, current or outdated."""
+
+    def oldest(self) -> int | None:
+        """The oldest offset that must stay in the log for this slot."""
+        return min((event.offset for event in self.held.values() if event.offset is not None), default=None)
+
+
+class JoinStep(msgspec.Struct, frozen=True):
+    """One transaction of the join stage, for one partition."""
+
+    outputs: list[Output]
+    commit: JoinCommit
+    fired: int
+
+
+class _EventIdentity(msgspec.Struct):
+    source: str
+    id: str
+
+
+_decode_identity = msgspec.json.Decoder(_EventIdentity).decode
+
+
+class JoinPartition:
+    """The held events of one partition of the trigger topic."""
+
+    def __init__(
+        self,
+        plan: SensorPlan,
+        topology: Topology,
+        partition: int,
+        commit: JoinCommit,
+        replica: str,
+        *,
+        horizon_records: int = HORIZON_RECORDS,
+        horizon_ms: int = HORIZON_MS,
+    ) -> None:
+        self._plan = plan
+        self._partition = partition
+        self._topology = topology
+        self._horizon_records = horizon_records
+        self._horizon_ms = horizon_ms
+        self._restored_marks = commit.marks
+        self._position = commit.position
+        self._clock = commit.clock
+        self._slots: dict[str, Slot] = {}
+        self._in_log: dict[str, int] = {}
+        self._parked: list[Output] = []
+        self._state_topic = plan.name.topic(Kind.STATE)
+        self._action = ActionWriter(plan)
+        self._dead_letters = DeadLetters(plan.name, Stage.JOIN, topology, replica)
+
+    @property
+    def slots(self) -> dict[str, Slot]:
+        """What every trigger holds right now, for inspection."""
+        return self._slots
+
+    @property
+    def position(self) -> int:
+        """The next offset to be evaluated."""
+        return self._position
+
+    # --- restore ----------------------------------------------------------------------------------------------------
+
+    def load(self, key: HeldKey, record: Record) -> None:
+        """Take over one record of the state topic; they come in the order of that log."""
+        slot = self._slots.setdefault(key.trigger, Slot())
+        if record.value is None:
+            slot.held.pop(key.dependency, None)
+            slot.stored.discard(key.dependency)
+            return
+        fact = state_fact(record)
+        slot.held[key.dependency] = Held(record.value, _identity(record), fact.source, fact.trace, None)
+        slot.stored.add(key.dependency)
+
+    def loaded(self) -> None:
+        """The state topic is read: what no longer fits the spec leaves it."""
+        for trigger in list(self._slots):
+            self._park_misfits(trigger)
+
+    def _replay(self, record: Record) -> None:
+        """Hold again what was held before the restart. Nothing fires: whatever could has fired already."""
+        try:
+            fact, event = _read(record)
+        except NewerFormatError:
+            raise
+        except FormatError:
+            return  # it was dead-lettered when it was evaluated
+        mark = self._restored_marks.get(trigger_digest(fact.trigger))
+        if mark is None or record.offset < mark.offset:
+            return
+        trigger = self._plan.triggers.get(fact.trigger)
+        parked_before = trigger is not None and trigger.shape == mark.shape
+        self._hold(fact.trigger, _fitting(fact, trigger) if parked_before else fact.dependencies, event)
+
+    def _replayed(self) -> None:
+        """The position is reached: of what is held now, the misfits were held under another spec."""
+        for trigger in list(self._slots):
+            self._park_misfits(trigger)
+        self._restored_marks = {}
+
+    def _park_misfits(self, name: str) -> None:
+        trigger = self._plan.triggers.get(name)
+        slot = self._slots[name]
+        names = frozenset() if trigger is None else trigger.condition.names
+        for dependency in [dependency for dependency in slot.held if dependency not in names]:
+            event = slot.held.pop(dependency)
+            self._parked.append(self._parked_event(name, dependency, event))
+        for dependency in [dependency for dependency in slot.stored if dependency not in names]:
+            slot.stored.discard(dependency)
+            self._parked.append(self._state_output(name, dependency, None))
+        self._settle(name, slot)
+
+    # --- evaluate ---------------------------------------------------------------------------------------------------
+
+    def step(self, records: Sequence[Record]) -> JoinStep | None:
+        """Apply a batch, in the order of the log; None where there is nothing to commit.
+
+        An empty batch commits what the restore left to do.
+        """
+        outputs: list[Output] = []
+        fired = 0
+        before = self._position
+        for record in records:
+            if record.offset < before:
+                self._replay(record)
+                if record.offset == before - 1:
+                    self._replayed()
+            else:
+                fired += self._evaluate(record, outputs)
+                self._position = record.offset + 1
+        if self._restored_marks:
+            return None  # the replay is not over: the last commit still holds
+        outputs += self._parked
+        self._parked = []
+        outputs += self._spill()
+        if not outputs and self._position == before:
+            return None
+        return JoinStep(outputs, JoinCommit(self._plan.owner, self._position, self._clock, self._marks()), fired)
+
+    def _evaluate(self, record: Record, outputs: list[Output]) -> int:
+        try:
+            fact, event = _read(record)
+        except NewerFormatError:
+            raise
+        except FormatError as error:
+            outputs.append(self._dead_letters.of(record, INVALID_RECORD, str(error)))
+            return 0
+        self._clock = max(self._clock, event.source.timestamp)
+        trigger = self._plan.triggers.get(fact.trigger)
+        names = fact.dependencies if trigger and trigger.shape == fact.shape else _fitting(fact, trigger)
+        if trigger is None or not names:
+            detail = f"the sensor has no trigger `{fact.trigger}` with a dependency {', '.join(fact.dependencies)}"
+            outputs.append(self._dead_letters.of(record, SPEC_CHANGED, detail, trigger=fact.trigger))
+            return 0
+        slot = self._hold(trigger.name, names, event)
+        if not trigger.condition.holds(slot.held):
+            return 0
+        outputs += self._fire(trigger, slot, event)
+        return 1
+
+    def _hold(self, trigger: str, dependencies: Iterable[str], event: Held) -> Slot:
+        """The latest event of a dependency wins."""
+        slot = self._slots.get(trigger)
+        if slot is None:
+            slot = self._slots[trigger] = Slot()
+        for name in dependencies:
+            slot.held[name] = event
+        self._settle(trigger, slot)
+        return slot
+
+    def _fire(self, trigger: TriggerPlan, slot: Slot, completing: Held) -> list[Output]:
+        """One action with the events of all dependencies; then nothing is held any more."""
+        by_source: dict[Source, tuple[list[str], Held]] = {}
+        for name, event in sorted(slot.held.items()):
+            by_source.setdefault(event.source, ([], event))[0].append(name)
+        events = [event for _, event in by_source.values()]
+        key = slot_key(trigger.name, b"")
+        action = self._action.output(
+            trigger=trigger,
+            key=key,
+            partition=partition_of(key, self._topology.action_partitions),
+            events=tuple(UsedEvent(tuple(names), source) for source, (names, _) in by_source.items()),
+            identities=[event.identity for event in events],
+            documents=[event.document for event in events],
+            joined=(self._partition, completing.offset or 0),
+            trace=completing.trace,
+        )
+        tombstones = [self._state_output(trigger.name, name, None) for name in sorted(slot.stored)]
+        slot.held.clear()
+        slot.stored.clear()
+        self._settle(trigger.name, slot)
+        return [action, *tombstones]
+
+    # --- marks and spill --------------------------------------------------------------------------------------------
+
+    def _settle(self, trigger: str, slot: Slot) -> None:
+        """Note what the slot still needs of the log, and forget a slot that holds nothing."""
+        oldest = slot.oldest()
+        if oldest is None:
+            self._in_log.pop(trigger, None)
+        else:
+            self._in_log[trigger] = oldest
+        if not slot.held and not slot.stored:
+            self._slots.pop(trigger, None)
+
+    def _marks(self) -> dict[str, Mark]:
+        triggers = self._plan.triggers
+        return {triggers[name].digest: Mark(triggers[name].shape, oldest) for name, oldest in self._in_log.items()}
+
+    def _spill(self) -> list[Output]:
+        """Move to the state topic what has been held for too long, and what the metadata has no room for."""
+        if not self._in_log:
+            return []
+        newest_first = sorted(self._in_log.items(), key=itemgetter(1), reverse=True)
+        fit = marks_that_fit(self._position - newest_first[-1][1])
+        outputs: list[Output] = []
+        for rank, (name, oldest) in enumerate(newest_first):
+            slot = self._slots[name]
+            if rank >= fit or oldest < self._position - self._horizon_records or self._aged(slot):
+                outputs += self._spill_slot(name, slot)
+        return outputs
+
+    def _aged(self, slot: Slot) -> bool:
+        limit = self._clock - self._horizon_ms
+        return any(event.offset is not None and event.source.timestamp < limit for event in slot.held.values())
+
+    def _spill_slot(self, name: str, slot: Slot) -> list[Output]:
+        outputs = []
+        for dependency, event in slot.held.items():
+            if event.offset is not None:
+                outputs.append(self._state_output(name, dependency, event))
+                slot.held[dependency] = msgspec.structs.replace(event, offset=None)
+                slot.stored.add(dependency)
+        self._settle(name, slot)
+        return outputs
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    def _state_output(self, trigger: str, dependency: str, event: Held | None) -> Output:
+        key = encode_state_key(HeldKey(trigger, "", dependency))
+        if event is None:
+            return Output(self._state_topic, self._partition, key, None)
+        fact = StateFact(
+            version=VERSION, shape=self._plan.triggers[trigger].shape, source=event.source, trace=event.trace
+        )
+        return Output(self._state_topic, self._partition, key, event.document, [(STATE_HEADER, encode_fact(fact))])
+
+    def _parked_event(self, trigger: str, dependency: str, event: Held) -> Output:
+        """As a record of the trigger topic, so that it can be driven back there."""
+        fact = TriggerFact(
+            version=VERSION,
+            trigger=trigger,
+            dependencies=(dependency,),
+            source=event.source,
+            shape="",
+            trace=event.trace,
+        )
+        record = Record(
+            topic=self._plan.name.topic(Kind.TRIGGER),
+            partition=self._partition,
+            offset=-1 if event.offset is None else event.offset,
+            timestamp=event.source.timestamp,
+            key=slot_key(trigger, b""),
+            value=event.document,
+            headers=[(TRIGGER_HEADER, encode_fact(fact))],
+        )
+        detail = f"held for the dependency `{dependency}` of the trigger `{trigger}`, which the sensor no longer has"
+        return self._dead_letters.of(record, SPEC_CHANGED, detail, trigger=trigger)
+
+
+def _read(record: Record) -> tuple[TriggerFact, Held]:
+    fact = trigger_fact(record)
+    return fact, Held(record.value or b"", _identity(record), fact.source, fact.trace, record.offset)
+
+
+def _identity(record: Record) -> tuple[str, str]:
+    try:
+        identity = _decode_identity(record.value or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        where = f"{record.topic}[{record.partition}]@{record.offset}"
+        raise FormatError(f"{where}: the event in it cannot be read: {error}") from None
+    return identity.source, identity.id
+
+
+def _fitting(fact: TriggerFact, trigger: TriggerPlan | None) -> tuple[str, ...]:
+    if trigger is None:
+        return ()
+    return tuple(name for name in fact.dependencies if name in trigger.condition.names)

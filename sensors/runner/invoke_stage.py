@@ -1,0 +1,187 @@
+"""The invoke stage as the loop sees it: it hands tasks to the executor and turns their outcomes into transactions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from eventbus.clock import Deadline
+from eventbus.errors import EventBusError
+from eventbus.formats import OriginKey, decode_state_key
+from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
+from eventbus.names import Stage
+from eventbus.ports import Clock, Commit, Committed, Output, Record
+from eventbus.topics import Topology
+from sensors.actions.base import Action, ActionError, TransactionalAction
+from sensors.invoke import Invoker, InvokeStep, Task
+from sensors.metrics import SensorMetrics
+from sensors.plan import SensorPlan
+from sensors.runner.executor import Completion, Executor
+from sensors.runner.loop import Transaction
+from sensors.runner.ownership import check_owner, offsets_gone, origin_output, origin_place
+
+_WAIT_WHILE_RUNNING = 0.005
+"""How long new records may wait for the loop while actions run; the executor cannot interrupt a poll."""
+
+log = logging.getLogger("eventbus.sensor")
+
+
+class InvokeStage:
+    """Reads the action topic."""
+
+    stage = Stage.INVOKE
+
+    def __init__(
+        self,
+        plan: SensorPlan,
+        topology: Topology,
+        invoker: Invoker,
+        actions: Mapping[str, Action | TransactionalAction],
+        executor: Executor,
+        *,
+        clock: Clock,
+        metrics: SensorMetrics,
+        drain_seconds: float,
+    ) -> None:
+        self._plan = plan
+        self._topology = topology
+        self._invoker = invoker
+        self._actions = actions
+        self._executor = executor
+        self._clock = clock
+        self._metrics = metrics
+        self._drain_seconds = drain_seconds
+        self._start: dict[int, InvokeCommit] = {}
+        self._began_before: set[int] = set()
+        self._first_outputs: dict[int, Output] = {}
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
+        if committed is None:
+            return origin_place(self._plan.name, self._topology, partition)
+        commit = decode_invoke(committed.offset, committed.metadata)
+        check_owner(self._plan.name, self._plan.owner, commit.owner)
+        self._start[partition] = commit
+        return None
+
+    def load(self, partition: int, record: Record) -> None:
+        if decode_state_key(record) == OriginKey(Stage.INVOKE, partition):
+            self._began_before.add(partition)
+
+    def restored(self, partition: int, offsets: tuple[int, int]) -> int:
+        commit = self._start.pop(partition, None)
+        if commit is None:
+            if partition in self._began_before:
+                raise offsets_gone(self._plan.name, Stage.INVOKE, partition)
+            commit = InvokeCommit(self._plan.owner, offsets[0], ())
+            self._first_outputs[partition] = origin_output(
+                self._plan.name, self._topology, Stage.INVOKE, partition, offsets[0]
+            )
+        self._invoker.open(partition, commit)
+        return commit.offset
+
+    def dropped(self, partition: int) -> None:
+        self._start.pop(partition, None)
+        self._began_before.discard(partition)
+        self._first_outputs.pop(partition, None)
+        self._invoker.drop(partition)
+
+    def congested(self) -> set[int]:
+        return self._invoker.congested()
+
+    def idle(self) -> bool:
+        return self._invoker.idle() and not self._first_outputs
+
+    def revoking(self, partitions: Sequence[int]) -> Transaction | None:
+        """Begin nothing more, wait for what is under way, commit what is finished, own up to the rest."""
+        deadline = Deadline(self._clock, self._drain_seconds)
+        while self._invoker.running(partitions) and not deadline.over():
+            self._collect(min(deadline.left(), 0.1))
+        self._invoker.release(partitions, self._clock.now_ms())
+        return self._transaction(self._invoker.finish())
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> float:
+        """While actions run, wait for their outcomes rather than for records."""
+        self._begin()
+        if self._invoker.any_running():
+            self._collect(min(timeout, _WAIT_WHILE_RUNNING))
+            return 0.0
+        self._collect(0.0)
+        wakeup = self._invoker.next_wakeup()
+        return timeout if wakeup is None else max(0.0, min(timeout, wakeup - self._clock.monotonic()))
+
+    def receive(self, records: Sequence[Record]) -> None:
+        self._invoker.receive(records)
+
+    def transaction(self) -> Transaction | None:
+        self._begin()
+        return self._transaction(self._invoker.transaction(self._clock.now_ms()))
+
+    def committed(self) -> None:
+        self._invoker.committed()
+
+    def _transaction(self, step: InvokeStep | None) -> Transaction | None:
+        commits = {} if step is None else step.commits
+        firsts = {p: self._invoker.position(p) for p in self._first_outputs if p not in commits}
+        outputs = [*self._first_outputs.values(), *(step.outputs if step else ())]
+        self._first_outputs = {}
+        if not commits and not firsts:
+            return None
+        return Transaction(outputs, [Commit(p, c.offset, encode_invoke(c)) for p, c in (commits | firsts).items()])
+
+    def _begin(self) -> None:
+        for task in self._invoker.startable(self._clock.monotonic(), self._clock.now_ms()):
+            action = self._actions[task.fact.trigger]
+            if isinstance(action, TransactionalAction):
+                self._write(task, action)
+            else:
+                self._executor.submit(partial(self._invoke, task, action))
+
+    def _collect(self, timeout: float) -> None:
+        for complete in self._executor.completions(timeout):
+            complete()
+        self._begin()
+
+    def _write(self, task: Task, action: TransactionalAction) -> None:
+        """Its records go into the transaction that marks it as done: exactly once."""
+        try:
+            outputs = action.outputs(task.call(self._plan.name.sensor))
+        except (ActionError, EventBusError) as error:
+            self._failed(task, _as_action_error(error))
+        else:
+            self._invoker.succeeded(task, "written", self._clock.now_ms(), outputs)
+            self._count(task, "succeeded")
+
+    def _invoke(self, task: Task, action: Action) -> Completion:
+        """Runs in a worker thread; what it returns runs in the loop's."""
+        try:
+            status = action.invoke(task.call(self._plan.name.sensor))
+        except (ActionError, EventBusError) as error:
+            failure = _as_action_error(error)
+            return lambda: self._failed(task, failure)
+        except Exception as error:
+            log.exception("trigger %s: the action failed in an unexpected way", task.fact.trigger)
+            failure = ActionError(f"{type(error).__name__}: {error}", retriable=True, sent=True)
+            return lambda: self._failed(task, failure)
+        return lambda: self._succeeded(task, status)
+
+    def _succeeded(self, task: Task, status: str) -> None:
+        self._count(task, "succeeded")
+        self._invoker.succeeded(task, status, self._clock.now_ms())
+
+    def _failed(self, task: Task, error: ActionError) -> None:
+        self._count(task, "failed")
+        log.warning("trigger %s, action %s, attempt %d: %s", task.fact.trigger, task.fact.id, task.attempt, error)
+        self._invoker.failed(task, error, self._clock.monotonic(), self._clock.now_ms())
+
+    def _count(self, task: Task, outcome: str) -> None:
+        self._metrics.invoked.labels(str(self._plan.name), task.fact.trigger, outcome).inc()
+
+
+def _as_action_error(error: ActionError | EventBusError) -> ActionError:
+    """A record that cannot be read will not be readable next time either."""
+    return error if isinstance(error, ActionError) else ActionError(str(error), retriable=False, sent=False)

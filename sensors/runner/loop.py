@@ -1,0 +1,421 @@
+"""One stage of one replica: poll, step the core, commit; and what to do when any of these fails.
+
+Theory of operation
+-------------------
+`StageLoop.step` is called over and over, by a thread or by a simulator. Every assigned partition is in one of three
+phases:
+
+    OFFSETS ──▶ STATE ──▶ RUNNING        assigned, or restarted after an abort: always from OFFSETS on
+       └────────────────────▲            where the stage keeps no state
+
+- OFFSETS: ask what the group has committed. While a predecessor's transaction is open there is no answer; ask again.
+- STATE: read the stage's state partition. Its end is asked read_uncommitted *after* the committed offset is known, and
+  reading goes on until everything before that end is stable: transaction markers reach partitions independently.
+- RUNNING: the partition is started at the offset that the stage asks for.
+
+A transaction either commits, or everything that was computed is dropped and every partition starts over from its last
+commit. There is no third way: nothing in memory survives an abort. Which error means what is decided by the adapter
+(`eventbus.errors`); what follows from it is decided here, in `_recover`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Protocol
+
+import msgspec
+
+from eventbus.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    LogError,
+    RetriableError,
+    UnknownOutcome,
+    UnproducibleError,
+)
+from eventbus.names import SensorName, Stage
+from eventbus.ports import Clock, Cluster, Commit, Committed, GroupConsumer, Output, Record, TransactionalProducer
+from sensors.deadletters import DeadLetters
+from sensors.metrics import StageMetrics
+
+MAX_BATCH = 5000
+_FIRST_BATCH = 500
+_FENCED_LIMIT, _FENCED_WINDOW = 3, 60.0
+_ABORT_PAUSE, _ABORT_PAUSE_MAX = 0.05, 2.0
+_RETRY_PAUSE = 0.2
+_OBSERVE_SECONDS = 1.0
+_STATE_SLICE = 2000
+_RESTORE_POLL = 0.01
+
+log = logging.getLogger("eventbus.sensor")
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """What a stage wants to make durable, all of it or nothing."""
+
+    outputs: Sequence[Output]
+    commits: Sequence[Commit]
+
+
+class StageLogic(Protocol):
+    """What is different between the stages. It is told the truth about partitions and never touches the log."""
+
+    stage: Stage
+
+    def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
+        """A partition is ours. Return the state partition to be read first, if any."""
+
+    def load(self, partition: int, record: Record) -> None:
+        """One record of that state partition."""
+
+    def restored(self, partition: int, offsets: tuple[int, int]) -> int:
+        """All state is read. Return the offset to start at; `offsets` are the first and the next in the log."""
+
+    def dropped(self, partition: int) -> None:
+        """Forget a partition, and whatever of it is not committed."""
+
+    def receive(self, records: Sequence[Record]) -> None:
+        """Records of running partitions, in the order of the log within each."""
+
+    def transaction(self) -> Transaction | None:
+        """What to commit now, if anything."""
+
+    def committed(self) -> None:
+        """The last transaction is durable."""
+
+    def revoking(self, partitions: Sequence[int]) -> Transaction | None:
+        """These are about to be given up: come to an end with them, and return what is still to be committed."""
+
+    def congested(self) -> set[int]:
+        """Partitions that should not be fetched from for now."""
+
+    def wait(self, timeout: float) -> float:
+        """Wait for work that does not come from the log. Return for how long to wait for records instead."""
+
+    def idle(self) -> bool:
+        """Whether everything that was received is dealt with."""
+
+
+class _Phase(Enum):
+    OFFSETS = auto()
+    STATE = auto()
+    RUNNING = auto()
+
+
+class _Assignment(msgspec.Struct):
+    phase: _Phase = _Phase.OFFSETS
+    state: tuple[str, int] = ("", 0)
+    state_end: int | None = None
+    """Where reading the state may stop; None while it waits for its turn."""
+    paused: bool = False
+
+
+class StageLoop:
+    """Drives one stage. Not thread-safe: one thread calls `step` and `close`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: SensorName,
+        logic: StageLogic,
+        dead_letters: DeadLetters,
+        *,
+        slot: str,
+        clock: Clock,
+        metrics: StageMetrics,
+    ) -> None:
+        self._cluster = cluster
+        self._logic = logic
+        self._dead_letters = dead_letters
+        self._clock = clock
+        self._metrics = metrics
+        self._topic = name.input_topic(logic.stage)
+        self._transactional_id = name.transactional_id(logic.stage, slot)
+        self._assignments: dict[int, _Assignment] = {}
+        self._max_records = _FIRST_BATCH
+        self._refused: list[tuple[Output, str]] = []
+        self._fenced_at: deque[float] = deque(maxlen=_FENCED_LIMIT)
+        self._aborts = 0
+        self._joined = False
+        self._ready = False
+        self._observe_every = _OBSERVE_SECONDS
+        self._observed_at = -_OBSERVE_SECONDS
+        self._caught_up_at = -1.0
+        self._stalled = 0.0
+        self._reader = cluster.reader()
+        self._producer: TransactionalProducer | None = None
+        self._consumer: GroupConsumer = cluster.consumer(name.group(logic.stage), self._topic, self)
+
+    # --- what others may ask ----------------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """Every assigned partition is running and its start is committed, so no later event can be missed."""
+        return self._ready
+
+    def stalled_seconds(self) -> float:
+        """For how long there has been lag without a commit."""
+        return self._stalled
+
+    def caught_up_at(self) -> float:
+        """The last moment (of the monotonic clock) at which everything written before it was dealt with."""
+        return self._caught_up_at
+
+    def observe_eagerly(self) -> None:
+        """Look for the end of the input at every idle turn, for somebody who waits for it."""
+        self._observe_every = 0.0
+
+    def assigned(self, partitions: Sequence[int]) -> None:
+        """`RebalanceListener`: new partitions, to be restored by the next steps."""
+        self._metrics.rebalanced()
+        self._joined = True
+        for partition in partitions:
+            self._assignments[partition] = _Assignment()
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        """`RebalanceListener`: the last moment to commit."""
+        self._metrics.rebalanced()
+        running = [p for p in partitions if self._phase(p) is _Phase.RUNNING]
+        try:
+            transaction = self._logic.revoking(running) if running else None
+            if transaction is not None:
+                self._commit(transaction)
+        except (AbortableError, FencedError, UnknownOutcome, UnproducibleError) as error:
+            # Whoever owns them next restores from the last commit, as if we had crashed.
+            log.warning("%s: could not commit on revoke: %s", self._transactional_id, error)
+            self._forget(partitions)
+            self._recover(error)
+            return
+        self._forget(partitions)
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        """`RebalanceListener`: somebody else has them already."""
+        self._metrics.rebalanced()
+        self._forget(partitions)
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    def step(self, timeout: float) -> float:
+        """One turn. Returns for how many seconds to leave it in peace before the next one, usually 0.
+
+        Raises `FatalError` or `FormatError` when this replica has to stop.
+        """
+        try:
+            self._ready = self._turn(timeout)
+        except RetriableError as error:
+            log.warning("%s: %s; trying again", self._transactional_id, error)
+            return _RETRY_PAUSE
+        except (AbortableError, FencedError, UnknownOutcome, UnproducibleError) as error:
+            return self._recover(error)
+        return 0.0
+
+    def _turn(self, timeout: float) -> bool:
+        if self._producer is None:
+            self._producer = self._new_producer()
+        restoring = self._restore()
+        self._apply_back_pressure()
+        patience = self._logic.wait(timeout)
+        records = self._consumer.poll(self._max_records, min(patience, _RESTORE_POLL) if restoring else patience)
+        if records:
+            self._logic.receive(records)
+            self._metrics.received(len(records))
+        transaction = self._logic.transaction()
+        if transaction is not None:
+            self._commit(transaction)
+        if len(records) == self._max_records:
+            self._max_records = min(2 * self._max_records, MAX_BATCH)
+        if not restoring:
+            self._observe(idle=not records)
+        return self._joined and not restoring
+
+    def _observe(self, *, idle: bool) -> None:
+        """Measure the lag now and then."""
+        now = self._clock.monotonic()
+        if now - self._observed_at < (self._observe_every if idle else _OBSERVE_SECONDS):
+            return
+        self._observed_at = now
+        lag = 0
+        for partition in self._assignments:
+            lag += max(0, self._consumer.offsets(partition)[1] - self._consumer.position(partition))
+        self._stalled = self._metrics.lagging(lag)
+        if lag == 0 and self._joined and self._logic.idle():
+            self._caught_up_at = now
+
+    def close(self) -> None:
+        """Give everything back in order: what is finished is committed, the group is left."""
+        try:
+            self._consumer.close()
+        finally:
+            if self._producer is not None:
+                self._producer.close()
+            self._reader.close()
+
+    # --- restore ----------------------------------------------------------------------------------------------------
+
+    def _restore(self) -> bool:
+        """Take every partition that is not running one slice further. Returns whether any is left."""
+        self._ask_offsets([p for p, a in self._assignments.items() if a.phase is _Phase.OFFSETS])
+        waiting = [p for p, a in self._assignments.items() if a.phase is _Phase.STATE]
+        if waiting:
+            self._read_state(waiting)
+        return any(a.phase is not _Phase.RUNNING for a in self._assignments.values())
+
+    def _ask_offsets(self, partitions: list[int]) -> None:
+        if not partitions:
+            return
+        try:
+            committed = self._consumer.committed(partitions)
+        except RetriableError as error:
+            log.debug("%s: committed offsets are not stable yet: %s", self._transactional_id, error)
+            return
+        for partition in partitions:
+            state = self._logic.opened(partition, committed[partition])
+            if state is None:
+                self._start(partition)
+            else:
+                self._assignments[partition] = _Assignment(_Phase.STATE, state)
+
+    def _read_state(self, partitions: list[int]) -> None:
+        """Several partitions may share a state partition: each reads it in its turn."""
+        reading: dict[tuple[str, int], int] = {}
+        for partition in partitions:
+            assignment = self._assignments[partition]
+            if assignment.state not in reading:
+                reading[assignment.state] = partition
+                if assignment.state_end is None:
+                    first, assignment.state_end = self._reader.offsets(*assignment.state)
+                    self._reader.open(*assignment.state, first)
+        for record in self._reader.read(_STATE_SLICE, _RESTORE_POLL):
+            self._logic.load(reading[record.topic, record.partition], record)
+        for state, partition in reading.items():
+            if self._reader.position(*state) >= (self._assignments[partition].state_end or 0):
+                self._reader.close(*state)
+                self._start(partition)
+
+    def _start(self, partition: int) -> None:
+        offset = self._logic.restored(partition, self._consumer.offsets(partition))
+        self._consumer.start(partition, offset)
+        self._assignments[partition] = _Assignment(_Phase.RUNNING)
+        log.info("%s: partition %d runs from offset %d", self._transactional_id, partition, offset)
+
+    def _apply_back_pressure(self) -> None:
+        congested = self._logic.congested()
+        running = {p: a for p, a in self._assignments.items() if a.phase is _Phase.RUNNING}
+        self._consumer.pause(p for p, a in running.items() if p in congested and not a.paused)
+        self._consumer.resume(p for p, a in running.items() if p not in congested and a.paused)
+        for partition, assignment in running.items():
+            assignment.paused = partition in congested
+
+    # --- commit -----------------------------------------------------------------------------------------------------
+
+    def _commit(self, transaction: Transaction) -> None:
+        """Steps 1 to 4 are one Kafka transaction. There is no poll inside it and none without offsets."""
+        producer = self._producer
+        if producer is None:
+            raise AbortableError("there is no producer to commit with")
+        outputs = self._producible(transaction.outputs)
+        producer.begin()  # 1
+        try:
+            producer.produce(outputs)  # 2
+            producer.send_offsets(self._topic, transaction.commits, self._consumer.group_metadata())  # 3
+            producer.commit()  # 4
+        except UnproducibleError as error:
+            self._refused.append((outputs[error.index], str(error)))
+            raise
+        except RetriableError as error:
+            raise AbortableError(str(error)) from error
+        self._logic.committed()
+        self._aborts = 0
+        self._metrics.committed(outputs)
+
+    def _producible(self, outputs: Sequence[Output]) -> Sequence[Output]:
+        """Put a dead letter in the place of every record that the log would never take."""
+        limit = self._dead_letters.topology.max_value_bytes
+        if not self._refused and all(len(output.value or b"") <= limit for output in outputs):
+            return outputs
+        checked = []
+        for output in outputs:
+            reason = next((reason for refused, reason in self._refused if refused == output), None)
+            if reason is None and len(output.value or b"") > limit:
+                reason = f"the record's value has {len(output.value or b'')} bytes and {limit} are allowed"
+            checked.append(output if reason is None else self._dead_letters.of_refused(output, reason))
+        return checked
+
+    # --- recover ----------------------------------------------------------------------------------------------------
+
+    def _recover(self, error: LogError) -> float:
+        """Nothing that was computed since the last commit survives; every partition starts over from it."""
+        self._ready = False
+        self._metrics.aborted()
+        self._aborts += 1
+        log.warning("%s: transaction aborted, restoring: %s", self._transactional_id, error)
+        for partition in self._assignments:
+            self._restart(partition)
+        if isinstance(error, FencedError):
+            self._fenced()
+        if isinstance(error, FencedError | UnknownOutcome) or not self._abort():
+            self._discard_producer()
+        if self._aborts == 1:
+            return 0.0
+        # Once may be an accident; more often, smaller batches or time may help.
+        self._max_records = max(1, self._max_records // 2)
+        return min(_ABORT_PAUSE * 2.0 ** min(self._aborts, 10), _ABORT_PAUSE_MAX)
+
+    def _restart(self, partition: int) -> None:
+        self._consumer.stop(partition)
+        self._logic.dropped(partition)
+        self._close_state(partition)
+        self._assignments[partition] = _Assignment()
+
+    def _abort(self) -> bool:
+        """Returns whether the producer is still good."""
+        try:
+            if self._producer is not None:
+                self._producer.abort()
+        except LogError as error:
+            log.warning("%s: could not abort: %s", self._transactional_id, error)
+            return False
+        return True
+
+    def _fenced(self) -> None:
+        now = self._clock.monotonic()
+        self._fenced_at.append(now)
+        if len(self._fenced_at) == _FENCED_LIMIT and now - self._fenced_at[0] < _FENCED_WINDOW:
+            raise FatalError(
+                f"the transactional id `{self._transactional_id}` was taken over {_FENCED_LIMIT} times within a "
+                "minute: another replica runs with the same slot. Give each replica its own --slot"
+            )
+
+    def _discard_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _new_producer(self) -> TransactionalProducer:
+        producer = self._cluster.producer(self._transactional_id)
+        try:
+            producer.init()
+        except LogError:
+            producer.close()
+            raise
+        return producer
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    def _phase(self, partition: int) -> _Phase | None:
+        assignment = self._assignments.get(partition)
+        return None if assignment is None else assignment.phase
+
+    def _forget(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            self._logic.dropped(partition)
+            self._close_state(partition)
+            self._assignments.pop(partition, None)
+
+    def _close_state(self, partition: int) -> None:
+        assignment = self._assignments.get(partition)
+        if assignment is not None and assignment.state_end is not None and assignment.phase is _Phase.STATE:
+            self._reader.close(*assignment.state)

@@ -1,0 +1,99 @@
+"""May this replica work on that partition? Decided from what is committed and from the state partition.
+
+A state partition begins with an identity record, written in the same transaction as the first commit of its trigger
+partition; the other stages leave an origin record with their first commit of each input partition. So:
+
+- a commit and no such record: the state topic was deleted or replaced. Stop: what was spilled there is gone.
+- such a record and no commit: the group's offsets are gone (Kafka forgets those of a group that was empty for
+  `offsets.retention.minutes`). Stop: to begin anew would lose or repeat actions, and only a person can choose which.
+- neither: the first start.
+"""
+
+from __future__ import annotations
+
+from eventbus.errors import FatalError, Superseded
+from eventbus.formats import VERSION, Identity, IdentityKey, Origin, OriginKey, encode_fact, encode_state_key
+from eventbus.metadata import Owner
+from eventbus.names import Kind, SensorName, Stage
+from eventbus.ports import Output
+from eventbus.topics import Topology
+from sensors.plan import SensorPlan
+
+
+def check_owner(name: SensorName, mine: Owner, found: Owner) -> None:
+    """A higher generation takes over, a lower one stops, the same generation must be the same spec."""
+    if found.generation > mine.generation:
+        raise Superseded(
+            f"generation {found.generation} of the sensor {name} has taken over; this is generation {mine.generation}. "
+            "Run the newer manifest"
+        )
+    if found.generation == mine.generation and found.digest != mine.digest:
+        raise FatalError(
+            f"the sensor {name} has run with another spec under the same generation {mine.generation}. "
+            "If this manifest is the newer one, raise `metadata.generation` (or --generation); "
+            "if these are two sensors, give one of them another name"
+        )
+
+
+def check_identity(plan: SensorPlan, topology: Topology, found: Identity) -> None:
+    """Refuse state that belongs to another sensor, or to another number of partitions."""
+    name = plan.name
+    if (found.namespace, found.bus, found.sensor) != (name.bus.namespace, name.bus.bus, name.sensor):
+        raise FatalError(
+            f"the topic `{name.topic(Kind.STATE)}` belongs to the sensor {found.sensor} of the bus "
+            f"{found.namespace}/{found.bus}, not to {name}: their topics have the same names. Rename one of them"
+        )
+    if found.trigger_partitions != topology.trigger_partitions:
+        raise FatalError(
+            f"the topic `{name.topic(Kind.TRIGGER)}` had {found.trigger_partitions} partitions and now has "
+            f"{topology.trigger_partitions}: events of one trigger would be in two partitions and never meet. "
+            "Drain the sensor, delete its trigger and state topics and their group's offsets, and start it again"
+        )
+    check_owner(name, plan.owner, Owner(found.generation, found.digest))
+
+
+def offsets_gone(name: SensorName, stage: Stage, partition: int) -> FatalError:
+    group, topic = name.group(stage), name.input_topic(stage)
+    return FatalError(
+        f"the group `{group}` has no committed offset for {topic}[{partition}], but the sensor {name} has run before: "
+        "its offsets have expired or were deleted. To go on, set the group's offset to where it should continue; "
+        f"to begin anew, delete the topic `{name.topic(Kind.STATE)}`"
+    )
+
+
+def state_gone(name: SensorName, partition: int) -> FatalError:
+    return FatalError(
+        f"the topic `{name.topic(Kind.STATE)}` has no identity in partition {partition}, but the group "
+        f"`{name.group(Stage.JOIN)}` has committed: the topic was deleted or replaced, and events that were held in it "
+        "are gone. To go on without them, delete the offsets of that group"
+    )
+
+
+def identity_output(plan: SensorPlan, topology: Topology, partition: int) -> Output:
+    identity = identity_of(plan, topology)
+    return Output(plan.name.topic(Kind.STATE), partition, encode_state_key(IdentityKey()), encode_fact(identity))
+
+
+def identity_of(plan: SensorPlan, topology: Topology) -> Identity:
+    return Identity(
+        version=VERSION,
+        namespace=plan.name.bus.namespace,
+        bus=plan.name.bus.bus,
+        sensor=plan.name.sensor,
+        event_partitions=topology.event_partitions,
+        trigger_partitions=topology.trigger_partitions,
+        action_partitions=topology.action_partitions,
+        generation=plan.owner.generation,
+        digest=plan.owner.digest,
+    )
+
+
+def origin_place(name: SensorName, topology: Topology, partition: int) -> tuple[str, int]:
+    """The state partition that notes where a stage began to read `partition` of its input."""
+    return name.topic(Kind.STATE), partition % topology.trigger_partitions
+
+
+def origin_output(name: SensorName, topology: Topology, stage: Stage, partition: int, offset: int) -> Output:
+    topic, number = origin_place(name, topology, partition)
+    key = encode_state_key(OriginKey(stage, partition))
+    return Output(topic, number, key, encode_fact(Origin(version=VERSION, offset=offset)))

@@ -1,0 +1,206 @@
+"""One replica of one sensor: its topics, its three loops, a thread for each, and their common end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from eventbus.clock import Deadline, SystemClock
+from eventbus.errors import EventBusError, FatalError
+from eventbus.names import Stage
+from eventbus.ports import Clock, Cluster
+from eventbus.topics import Topology
+from sensors.actions.base import Action, TransactionalAction
+from sensors.deadletters import DeadLetters
+from sensors.invoke import CONCURRENCY, Delivery, Invoker
+from sensors.join import HORIZON_MS, HORIZON_RECORDS
+from sensors.metrics import SensorMetrics
+from sensors.plan import SensorPlan
+from sensors.runner.executor import Executor, ThreadExecutor
+from sensors.runner.invoke_stage import InvokeStage
+from sensors.runner.loop import StageLogic, StageLoop
+from sensors.runner.stages import JoinStage, MatchStage
+
+_POLL_SECONDS = 0.1
+_STALL_SECONDS = 60.0
+"""With lag and no commit for this long, a replica is unhealthy and should be restarted."""
+
+log = logging.getLogger("eventbus.sensor")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a replica runs; the sensor's spec says what it does."""
+
+    concurrency: int = CONCURRENCY
+    """Actions invoked at a time."""
+    drain_seconds: float = 20.0
+    """How long running actions may take to finish when partitions are given up or the replica is stopped."""
+    horizon_records: int = HORIZON_RECORDS
+    """Records after which a held event moves from the trigger topic to the state topic."""
+    horizon_ms: int = HORIZON_MS
+    """Milliseconds after which it does."""
+
+
+class Blueprint(msgspec.Struct, frozen=True):
+    """Everything about a sensor that a replica needs, made from its manifest."""
+
+    plan: SensorPlan
+    deliveries: Mapping[str, Delivery]
+    from_latest: bool = True
+
+
+class Replica:
+    """Runs a sensor in threads of this process. A context manager: leaving it stops the replica."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        blueprint: Blueprint,
+        topology: Topology,
+        actions: Mapping[str, Action | TransactionalAction],
+        *,
+        slot: str,
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._settings = settings or Settings()
+        self._actions = actions
+        plan, name = blueprint.plan, blueprint.plan.name
+        self.name = name
+        self.slot = slot
+        self.metrics = SensorMetrics(name, self._clock)
+        self._executor = executor or ThreadExecutor(self._settings.concurrency, f"{name.sensor}-action")
+        self.match = MatchStage(plan, topology, slot, from_latest=blueprint.from_latest)
+        self.join = JoinStage(
+            plan,
+            topology,
+            slot,
+            horizon_records=self._settings.horizon_records,
+            horizon_ms=self._settings.horizon_ms,
+        )
+        self.invoke = InvokeStage(
+            plan,
+            topology,
+            Invoker(plan, blueprint.deliveries, topology, slot, concurrency=self._settings.concurrency),
+            actions,
+            self._executor,
+            clock=self._clock,
+            metrics=self.metrics,
+            drain_seconds=self._settings.drain_seconds,
+        )
+        self.loops: dict[Stage, StageLoop] = {
+            logic.stage: self._loop(cluster, topology, logic) for logic in (self.match, self.join, self.invoke)
+        }
+        self._stopping = threading.Event()
+        self._changed = threading.Condition()
+        self._failure: EventBusError | None = None
+        self._threads: list[threading.Thread] = []
+
+    def _loop(self, cluster: Cluster, topology: Topology, logic: StageLogic) -> StageLoop:
+        return StageLoop(
+            cluster,
+            self.name,
+            logic,
+            DeadLetters(self.name, logic.stage, topology, self.slot),
+            slot=self.slot,
+            clock=self._clock,
+            metrics=self.metrics.stage(logic.stage),
+        )
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        for stage, loop in self.loops.items():
+            thread = threading.Thread(target=self._drive, args=(loop,), name=f"{self.name.sensor}-{stage}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return self
+
+    def _drive(self, loop: StageLoop) -> None:
+        try:
+            while not self._stopping.is_set():
+                pause = loop.step(_POLL_SECONDS)
+                if pause:
+                    self._stopping.wait(pause)
+            loop.close()
+        except EventBusError as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception("sensor %s: a bug in this program", self.name)
+            self._fail(FatalError(f"{type(error).__name__}: {error}; please report this"))
+
+    def _fail(self, error: EventBusError) -> None:
+        with self._changed:
+            self._failure = self._failure or error
+            self._stopping.set()
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Finish what is under way, within the drain time, commit it and leave. Raises what ended the replica early."""
+        self._stopping.set()
+        deadline = Deadline(self._clock, 2 * self._settings.drain_seconds)
+        for thread in self._threads:
+            thread.join(deadline.left())
+        self._executor.close()
+        for action in self._actions.values():
+            action.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # --- being watched ----------------------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> EventBusError | None:
+        """What made the replica stop by itself."""
+        return self._failure
+
+    def ready(self) -> bool:
+        """No event that is published from now on can be missed."""
+        return self._failure is None and all(loop.ready() for loop in self.loops.values())
+
+    def healthy(self) -> bool:
+        alive = self._failure is None and all(thread.is_alive() for thread in self._threads)
+        return alive and all(loop.stalled_seconds() < _STALL_SECONDS for loop in self.loops.values())
+
+    def wait_ready(self, timeout: float = 30.0) -> None:
+        """Wait until the replica is ready; raise what ended it instead, or `TimeoutError`."""
+        deadline = Deadline(self._clock, timeout)
+        while not self.ready():
+            self._watch(deadline, "the sensor is not ready")
+
+    def settle(self, timeout: float = 30.0) -> None:
+        """Wait until everything that was published before this call is matched, joined, invoked and committed."""
+        deadline = Deadline(self._clock, timeout)
+        for stage in Stage:
+            loop = self.loops[stage]
+            loop.observe_eagerly()
+            begun = self._clock.monotonic()
+            while loop.caught_up_at() < begun:
+                self._watch(deadline, f"the {stage} stage has not caught up")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the replica ends by itself; returns whether it has."""
+        with self._changed:
+            return self._changed.wait_for(self._stopping.is_set, timeout)
+
+    def _watch(self, deadline: Deadline, complaint: str) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if deadline.over():
+            raise TimeoutError(complaint)
+        self._stopping.wait(0.01)

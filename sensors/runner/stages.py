@@ -1,0 +1,219 @@
+"""The match and join stages as the loop sees them: which partition may start where, and what to commit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+
+import msgspec
+
+from eventbus.formats import HeldKey, Identity, IdentityKey, OriginKey, decode_state_key, identity
+from eventbus.metadata import JoinCommit, decode_join, decode_match, encode_join, encode_match
+from eventbus.names import Kind, Stage
+from eventbus.ports import Commit, Committed, Output, Record
+from eventbus.topics import Topology
+from sensors.join import JoinPartition
+from sensors.match import Matcher
+from sensors.plan import SensorPlan
+from sensors.runner.loop import Transaction
+from sensors.runner.ownership import (
+    check_identity,
+    check_owner,
+    identity_of,
+    identity_output,
+    offsets_gone,
+    origin_output,
+    origin_place,
+    state_gone,
+)
+
+
+class _Batch(msgspec.Struct):
+    """What is to be written for one partition."""
+
+    outputs: list[Output] = msgspec.field(default_factory=list)
+    commit: Commit | None = None
+
+
+class _Synchronous:
+    """What stages have in common that finish every batch before they fetch the next."""
+
+    def __init__(self) -> None:
+        self._batches: defaultdict[int, _Batch] = defaultdict(_Batch)
+
+    def transaction(self) -> Transaction | None:
+        if not self._batches:
+            return None
+        batches, self._batches = self._batches, defaultdict(_Batch)
+        outputs = [output for batch in batches.values() for output in batch.outputs]
+        commits = [batch.commit for batch in batches.values() if batch.commit is not None]
+        return Transaction(outputs, commits)
+
+    def committed(self) -> None:
+        """Nothing waits for it."""
+
+    def revoking(self, partitions: Sequence[int]) -> Transaction | None:
+        """Whatever was received is committed already."""
+
+    def congested(self) -> set[int]:
+        return set()
+
+    def wait(self, timeout: float) -> float:
+        return timeout
+
+    def idle(self) -> bool:
+        return not self._batches
+
+
+class MatchStage(_Synchronous):
+    """Reads the event topic. A new sensor starts at its end or beginning, as the manifest says."""
+
+    stage = Stage.MATCH
+
+    def __init__(self, plan: SensorPlan, topology: Topology, replica: str, *, from_latest: bool) -> None:
+        super().__init__()
+        self._plan = plan
+        self._topology = topology
+        self._from_latest = from_latest
+        self._matcher = Matcher(plan, topology, replica)
+        self._metadata = encode_match(plan.owner)
+        self._start: dict[int, int] = {}
+        self._began_before: set[int] = set()
+        self._event_partitions: dict[int, int] = {}
+
+    def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
+        if committed is None:
+            return origin_place(self._plan.name, self._topology, partition)
+        check_owner(self._plan.name, self._plan.owner, decode_match(committed.metadata))
+        self._start[partition] = committed.offset
+        return None
+
+    def load(self, partition: int, record: Record) -> None:
+        key = decode_state_key(record)
+        if isinstance(key, IdentityKey):
+            self._event_partitions[partition] = identity(record).event_partitions
+        elif key == OriginKey(Stage.MATCH, partition):
+            self._began_before.add(partition)
+
+    def restored(self, partition: int, offsets: tuple[int, int]) -> int:
+        if partition in self._start:
+            return self._start.pop(partition)
+        if partition in self._began_before:
+            raise offsets_gone(self._plan.name, Stage.MATCH, partition)
+        added_later = partition >= self._event_partitions.get(partition, partition + 1)
+        start = offsets[1] if self._from_latest and not added_later else offsets[0]
+        batch = self._batches[partition]
+        batch.outputs.append(origin_output(self._plan.name, self._topology, Stage.MATCH, partition, start))
+        batch.commit = Commit(partition, start, self._metadata)
+        return start
+
+    def dropped(self, partition: int) -> None:
+        self._start.pop(partition, None)
+        self._began_before.discard(partition)
+        self._batches.pop(partition, None)
+
+    def receive(self, records: Sequence[Record]) -> None:
+        match = self._matcher.outputs
+        for partition, run in groupby(records, attrgetter("partition")):
+            batch = self._batches[partition]
+            end = 0
+            for record in run:
+                batch.outputs += match(record)
+                end = record.offset + 1
+            batch.commit = Commit(partition, end, self._metadata)
+
+
+class JoinStage(_Synchronous):
+    """Reads the trigger topic, and for every partition of it the state partition of the same number."""
+
+    stage = Stage.JOIN
+
+    def __init__(
+        self, plan: SensorPlan, topology: Topology, replica: str, *, horizon_records: int, horizon_ms: int
+    ) -> None:
+        super().__init__()
+        self._plan = plan
+        self._topology = topology
+        self._replica = replica
+        self._horizon_records = horizon_records
+        self._horizon_ms = horizon_ms
+        self._state_topic = plan.name.topic(Kind.STATE)
+        self._identity = identity_of(plan, topology)
+        self._found: dict[int, Identity] = {}
+        self._resumed: dict[int, JoinCommit] = {}
+        self._partitions: dict[int, JoinPartition] = {}
+
+    @property
+    def partitions(self) -> dict[int, JoinPartition]:
+        """The assigned partitions, for inspection."""
+        return self._partitions
+
+    def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
+        if committed is not None:
+            commit = decode_join(committed.offset, committed.metadata)
+            check_owner(self._plan.name, self._plan.owner, commit.owner)
+            self._resumed[partition] = commit
+            self._partitions[partition] = self._partition(partition, commit)
+        return self._state_topic, partition
+
+    def load(self, partition: int, record: Record) -> None:
+        key = decode_state_key(record)
+        if isinstance(key, IdentityKey):
+            self._found[partition] = identity(record)
+        elif isinstance(key, HeldKey):
+            if partition not in self._partitions:
+                raise offsets_gone(self._plan.name, Stage.JOIN, partition)
+            self._partitions[partition].load(key, record)
+
+    def restored(self, partition: int, offsets: tuple[int, int]) -> int:
+        found, resumed = self._found.pop(partition, None), self._resumed.pop(partition, None)
+        if found is not None:
+            check_identity(self._plan, self._topology, found)
+        if found is not None and resumed is None:
+            raise offsets_gone(self._plan.name, Stage.JOIN, partition)
+        if found is None and resumed is not None:
+            raise state_gone(self._plan.name, partition)
+        if resumed is None:
+            resumed = JoinCommit(self._plan.owner, offsets[0], 0, {})
+            self._partitions[partition] = self._partition(partition, resumed)
+        if found != self._identity:
+            batch = self._batches[partition]
+            batch.outputs.append(identity_output(self._plan, self._topology, partition))
+            batch.commit = _join_commit(partition, msgspec.structs.replace(resumed, owner=self._plan.owner))
+        self._partitions[partition].loaded()
+        self._apply(partition, [])
+        return resumed.offset
+
+    def dropped(self, partition: int) -> None:
+        self._partitions.pop(partition, None)
+        self._resumed.pop(partition, None)
+        self._found.pop(partition, None)
+        self._batches.pop(partition, None)
+
+    def receive(self, records: Sequence[Record]) -> None:
+        for partition, run in groupby(records, attrgetter("partition")):
+            self._apply(partition, list(run))
+
+    def _apply(self, partition: int, records: Sequence[Record]) -> None:
+        step = self._partitions[partition].step(records)
+        if step is not None:
+            batch = self._batches[partition]
+            batch.outputs += step.outputs
+            batch.commit = _join_commit(partition, step.commit)
+
+    def _partition(self, partition: int, commit: JoinCommit) -> JoinPartition:
+        return JoinPartition(
+            self._plan,
+            self._topology,
+            partition,
+            commit,
+            self._replica,
+            horizon_records=self._horizon_records,
+            horizon_ms=self._horizon_ms,
+        )
+
+
+def _join_commit(partition: int, commit: JoinCommit) -> Commit:
+    return Commit(partition, commit.offset, encode_join(commit))

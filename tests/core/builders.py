@@ -1,0 +1,40 @@
+"""Small makers of plans, events and records for the tests of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eventbus.cloudevents import to_kafka
+from eventbus.events import Event
+from eventbus.metadata import Owner
+from eventbus.names import BusName, SensorName
+from eventbus.ports import Output, Record
+from eventbus.topics import Topology
+from sensors.conditions import parse
+from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
+
+NAME = SensorName(BusName("ns", "bus"), "sensor")
+OWNER = Owner(1, "AAAAAAAA")
+TOPOLOGY = Topology(
+    event_partitions=4, trigger_partitions=1, action_partitions=3, invocation_partitions=1, dlq_partitions=1
+)
+
+
+def make_plan(conditions: Mapping[str, str], dependencies: str = "abcd", owner: Owner = OWNER) -> SensorPlan:
+    """A sensor whose dependency `a` is the event `a` of the source `shop`, and so on."""
+    return SensorPlan.of(
+        NAME,
+        owner,
+        [DependencyPlan(name, "shop", name) for name in dependencies],
+        [TriggerPlan(name, parse(text, dependencies)) for name, text in conditions.items()],
+    )
+
+
+def event_record(event: Event, *, offset: int = 0, partition: int = 0, timestamp: int = 1000) -> Record:
+    headers, value = to_kafka(event)
+    return Record(NAME.event_topic, partition, offset, timestamp, event.key, value, headers)
+
+
+def as_read(output: Output, offset: int, timestamp: int = 0) -> Record:
+    """What a consumer of that topic would get."""
+    return Record(output.topic, output.partition, offset, timestamp, output.key, output.value, output.headers)
