@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from eventbus.errors import InvalidEvent
-from eventbus.events import SPEC_VERSIONS, Attribute, Event
+from eventbus.events import SPEC_VERSIONS, Attribute, Event, check_attribute_name
 from eventbus.ports import Headers
 
 CONTENT_TYPE = "content-type"
@@ -27,6 +27,9 @@ STRUCTURED = "application/cloudevents"
 STRUCTURED_JSON = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch"
 _PREFIX = "ce_"
+_REMEMBERED_NAMES = 1000
+_attribute_names: dict[str, str] = {}
+"""Header → attribute, for header names seen before: senders use few, and checking them costs more than the rest."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -40,23 +43,20 @@ _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 def from_kafka(headers: Headers, value: bytes | None) -> Event:
     """The event that a Kafka record carries, in either mode. Raises `InvalidEvent`."""
     attributes: dict[str, Attribute] = {}
-    content_type: str | None = None
-    try:
-        for name, raw in headers:
-            if name[:3] == _PREFIX:
-                if raw is None:
-                    raise InvalidEvent(f"the header `{name}` has no value")
-                attributes[name[3:]] = raw.decode()
-            elif raw is not None and name.lower() == CONTENT_TYPE:
-                content_type = raw.decode()
-    except UnicodeDecodeError:
-        raise InvalidEvent(f"the header `{name}` is not UTF-8") from None
-    if content_type is not None:
-        if content_type[: len(STRUCTURED)].lower() == STRUCTURED:
-            return _from_structured(content_type, value)
-        attributes["datacontenttype"] = content_type
+    for header, raw in headers:
+        name = _attribute_names.get(header) or _attribute_name(header)
+        if name:
+            if raw is None:
+                raise InvalidEvent(f"the header `{header}` has no value")
+            try:
+                attributes[name] = raw.decode()
+            except UnicodeDecodeError:
+                raise InvalidEvent(f"the header `{header}` is not UTF-8") from None
+    content_type = attributes.get("datacontenttype")
+    if content_type is not None and _is_structured(str(content_type)):
+        return _from_structured(str(content_type), value)
     event = Event(attributes, value)
-    if not _plainly_valid(attributes):
+    if not _has_what_it_needs(attributes):
         event.check()
     return event
 
@@ -81,18 +81,28 @@ def _from_structured(content_type: str, value: bytes | None) -> Event:
     return from_json(value)
 
 
-def _plainly_valid(attributes: Mapping[str, Any]) -> bool:
-    """The common case of `Event.check` for attributes that are all strings, without its cost per attribute."""
+def _is_structured(content_type: str) -> bool:
+    return content_type[: len(STRUCTURED)].lower() == STRUCTURED
+
+
+def _attribute_name(header: str) -> str | None:
+    """The attribute in a header; None for a header that is not CloudEvents'. What is seen to be valid is remembered."""
+    if header.lower() == CONTENT_TYPE:
+        name = "datacontenttype"
+    elif header.startswith(_PREFIX):
+        name = header.removeprefix(_PREFIX)
+        check_attribute_name(name)
+    else:
+        return None
+    if len(_attribute_names) < _REMEMBERED_NAMES:
+        _attribute_names[header] = name
+    return name
+
+
+def _has_what_it_needs(attributes: Mapping[str, Attribute]) -> bool:
+    """`Event.check` for attributes that are all strings with valid names, without its cost per attribute."""
     get = attributes.get
-    names = "".join(attributes)
-    return (
-        get("specversion") in SPEC_VERSIONS
-        and bool(get("id") and get("source") and get("type"))
-        and names.isalnum()
-        and names.islower()
-        and names.isascii()
-        and "data" not in attributes
-    )
+    return get("specversion") in SPEC_VERSIONS and bool(get("id") and get("source") and get("type"))
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
@@ -100,7 +110,7 @@ def _plainly_valid(attributes: Mapping[str, Any]) -> bool:
 
 def to_json(event: Event) -> bytes:
     """One structured JSON document. JSON data is embedded byte for byte; the rest as text or base64."""
-    members: dict[str, Any] = dict(event.attributes)
+    members: dict[str, Any] = {**event.attributes}
     data = event.data
     if data is not None:
         if event.attributes.get("datacontentencoding") == "base64":

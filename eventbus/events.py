@@ -75,13 +75,8 @@ class Event(msgspec.Struct, frozen=True):
                 raise InvalidEvent(f"the attribute `{name}` must be a non-empty string")
         if attributes["specversion"] not in SPEC_VERSIONS:
             raise InvalidEvent(f"specversion `{attributes['specversion']}` is not known; 1.0 and 0.3 are")
-        if "data" in attributes:
-            raise InvalidEvent("`data` is not an attribute name")
         for name, value in attributes.items():
-            if not _NAME.fullmatch(name):
-                raise InvalidEvent(
-                    f"the attribute name `{name}` is not allowed: use lower-case letters and digits only"
-                )
+            check_attribute_name(name)
             if isinstance(value, int) and not -(2**31) <= value < 2**31:
                 raise InvalidEvent(f"the attribute `{name}` is outside the range of a CloudEvents integer")
 
@@ -106,7 +101,7 @@ class Event(msgspec.Struct, frozen=True):
     def has_json(self) -> bool:
         """Whether the data is declared as JSON; without a content type JSON is CloudEvents' default."""
         content_type = self.attributes.get("datacontenttype")
-        return content_type is None or _JSON_TYPE.fullmatch(str(content_type)) is not None
+        return content_type in (None, "application/json") or _JSON_TYPE.fullmatch(str(content_type)) is not None
 
     def json(self) -> Any:
         """The data as Python objects; None where there is no data."""
@@ -128,3 +123,11 @@ class Event(msgspec.Struct, frozen=True):
         if key is None and self.subject is not None and not _RESOURCE_NAME.fullmatch(self.source):
             key = self.subject
         return None if key is None else str(key).encode()
+
+
+def check_attribute_name(name: str) -> None:
+    """Raise `InvalidEvent` for a name that no attribute may have."""
+    if name == "data":
+        raise InvalidEvent("`data` is not an attribute name")
+    if not _NAME.fullmatch(name):
+        raise InvalidEvent(f"the attribute name `{name}` is not allowed: use lower-case letters and digits only")

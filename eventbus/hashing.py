@@ -7,10 +7,13 @@ needs a migration. BLAKE2b is used because it is fast, well spread and the same 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import blake2b
 
+import msgspec
+
 _SEPARATOR = b"\0"
+_encode = msgspec.json.Encoder().encode
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -26,24 +29,13 @@ def slot_key(trigger: str, key: bytes) -> bytes:
 def short_digest(*parts: str, length: int) -> str:
     """A digest of `length` URL-safe characters (6 bits each) over parts that cannot run into each other."""
     size = (length * 6 + 7) // 8
-    return urlsafe_b64encode(_digest(parts, size)).decode()[:length]
+    return urlsafe_b64encode(blake2b(_encode(parts), digest_size=size).digest()).decode()[:length]
 
 
-def action_id(sensor: str, trigger: str, events: Iterable[tuple[str, int, int, str, str]]) -> str:
+def action_id(sensor: str, trigger: str, events: Sequence[tuple[str, int, int, str, str]]) -> str:
     """The id of the action that these events cause: the same whoever computes it, however often.
 
-    `sensor` is its full name (namespace, bus, sensor); each event is (topic, partition, offset, source, id).
+    `sensor` is its full name (namespace, bus, sensor); each event is (topic, partition, offset, source, id). What is
+    hashed is the compact JSON of [sensor, trigger, events].
     """
-    parts = [sensor, trigger]
-    for topic, partition, offset, source, event_id in events:
-        parts += [topic, str(partition), str(offset), source, event_id]
-    return _digest(parts, 16).hex()
-
-
-def _digest(parts: Iterable[str], size: int) -> bytes:
-    hasher = blake2b(digest_size=size)
-    for part in parts:
-        data = part.encode()
-        hasher.update(len(data).to_bytes(4, "big"))
-        hasher.update(data)
-    return hasher.digest()
+    return blake2b(_encode((sensor, trigger, events)), digest_size=16).hexdigest()

@@ -33,7 +33,7 @@ _HEAD = rf"(\d{{1,19}});({_ID}{{{DIGEST_CHARACTERS}}})"
 _MATCH = re.compile(rf"m1;{_HEAD}", re.ASCII)
 _JOIN = re.compile(rf"j1;{_HEAD};(\d{{1,19}});(\d{{1,19}});([A-Za-z0-9_,-]*)", re.ASCII)
 _MARK = re.compile(rf"({_ID}{{{TRIGGER_CHARACTERS}}})({_ID}{{{SHAPE_CHARACTERS}}})(\d{{1,19}})", re.ASCII)
-_INVOKE = re.compile(rf"i1;{_HEAD};([0-9.]*)", re.ASCII)
+_INVOKE = re.compile(rf"i1;{_HEAD};((?:\d{{1,19}}(?:\.\d{{1,19}})*)?)", re.ASCII)
 _HEAD_LENGTH = len("j1;") + 19 + 1 + DIGEST_CHARACTERS + 1 + 19 + 1 + 19 + 1
 
 

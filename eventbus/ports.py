@@ -157,9 +157,10 @@ class TransactionalProducer(Protocol):
     def produce(self, outputs: Sequence[Output]) -> None:
         """Write records into the open transaction.
 
-        Raises `UnproducibleError` (with the index in `outputs`) at once for a record that is too large for the
-        client; a refusal by the log itself comes out of `commit`, with the index over all records of the
-        transaction.
+        Raises `UnproducibleError` at once for a record that is too large for the client, and may leave those after
+        it unwritten. A refusal by the log itself comes out of `commit`, or of any call before it. The error's index
+        counts all records of the transaction. After any error but a `RetriableError` the transaction is over:
+        `abort` it.
         """
 
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:

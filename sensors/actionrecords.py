@@ -31,12 +31,13 @@ class ActionWriter:
         self._generation = plan.owner.generation
         self._event_topic = plan.name.event_topic
         self._topic = plan.name.topic(Kind.ACTION)
-        self._fixed = [
+        fixed = [
             ("ce_specversion", b"1.0"),
             ("ce_type", ACTION_TYPE.encode()),
             ("ce_source", f"/{plan.name}".encode()),
             ("content-type", b"application/json"),
         ]
+        self._fixed = {name: [("ce_subject", name.encode()), *fixed] for name in plan.triggers}
 
     def output(
         self,
@@ -53,14 +54,11 @@ class ActionWriter:
     ) -> Output:
         """One action. `events`, `identities` (source and id) and `documents` are in the same order."""
         topic = self._event_topic
-        action = action_id(
-            self._sensor,
-            trigger.name,
-            [
-                (topic, used.source.partition, used.source.offset, source, event_id)
-                for used, (source, event_id) in zip(events, identities, strict=True)
-            ],
-        )
+        references = [
+            (topic, used.source.partition, used.source.offset, *identity)
+            for used, identity in zip(events, identities, strict=True)
+        ]
+        action = action_id(self._sensor, trigger.name, references)
         fact = ActionFact(
             version=VERSION,
             id=action,
@@ -71,12 +69,7 @@ class ActionWriter:
             joined=joined,
             trace=trace,
         )
-        headers = [
-            (ACTION_HEADER, encode_fact(fact)),
-            ("ce_id", action.encode()),
-            ("ce_subject", trigger.name.encode()),
-            *self._fixed,
-        ]
+        headers = [(ACTION_HEADER, encode_fact(fact)), ("ce_id", action.encode()), *self._fixed[trigger.name]]
         return Output(self._topic, partition, key, join_documents(documents), headers)
 
 

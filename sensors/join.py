@@ -119,6 +119,7 @@ class JoinPartition:
         self._position = commit.position
         self._clock = commit.clock
         self._slots: dict[str, Slot] = {}
+        self._touched: set[str] = set()
         self._in_log: dict[str, int] = {}
         self._parked: list[Output] = []
         self._state_topic = plan.name.topic(Kind.STATE)
@@ -184,7 +185,7 @@ class JoinPartition:
         for dependency in [dependency for dependency in slot.stored if dependency not in names]:
             slot.stored.discard(dependency)
             self._parked.append(self._state_output(name, dependency, None))
-        self._settle(name, slot)
+        self._touched.add(name)
 
     # --- evaluate ---------------------------------------------------------------------------------------------------
 
@@ -206,6 +207,7 @@ class JoinPartition:
                 self._position = record.offset + 1
         if self._restored_marks:
             return None  # the replay is not over: the last commit still holds
+        self._settle()
         outputs += self._parked
         self._parked = []
         outputs += self._spill()
@@ -241,7 +243,7 @@ class JoinPartition:
             slot = self._slots[trigger] = Slot()
         for name in dependencies:
             slot.held[name] = event
-        self._settle(trigger, slot)
+        self._touched.add(trigger)
         return slot
 
     def _fire(self, trigger: TriggerPlan, slot: Slot, completing: Held) -> list[Output]:
@@ -264,20 +266,22 @@ class JoinPartition:
         tombstones = [self._state_output(trigger.name, name, None) for name in sorted(slot.stored)]
         slot.held.clear()
         slot.stored.clear()
-        self._settle(trigger.name, slot)
         return [action, *tombstones]
 
     # --- marks and spill --------------------------------------------------------------------------------------------
 
-    def _settle(self, trigger: str, slot: Slot) -> None:
-        """Note what the slot still needs of the log, and forget a slot that holds nothing."""
-        oldest = slot.oldest()
-        if oldest is None:
-            self._in_log.pop(trigger, None)
-        else:
-            self._in_log[trigger] = oldest
-        if not slot.held and not slot.stored:
-            self._slots.pop(trigger, None)
+    def _settle(self) -> None:
+        """Note what the slots touched by this batch still need of the log, and forget those that hold nothing."""
+        for trigger in self._touched:
+            slot = self._slots[trigger]
+            oldest = slot.oldest()
+            if oldest is None:
+                self._in_log.pop(trigger, None)
+            else:
+                self._in_log[trigger] = oldest
+            if not slot.held and not slot.stored:
+                del self._slots[trigger]
+        self._touched.clear()
 
     def _marks(self) -> dict[str, Mark]:
         triggers = self._plan.triggers
@@ -307,7 +311,7 @@ class JoinPartition:
                 outputs.append(self._state_output(name, dependency, event))
                 slot.held[dependency] = msgspec.structs.replace(event, offset=None)
                 slot.stored.add(dependency)
-        self._settle(name, slot)
+        del self._in_log[name]
         return outputs
 
     # --- records ----------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ class _Route(msgspec.Struct, frozen=True):
     trigger: TriggerPlan
     dependencies: tuple[str, ...]
     key: bytes
+    """Of the trigger, without any event's own key."""
     partition: int
 
 
@@ -101,7 +102,7 @@ class Matcher:
     ) -> Output:
         """Actions of events that share a key stay in order; events without one spread evenly."""
         own_key = event.key if record.key is None else record.key
-        key = slot_key(route.trigger.name, own_key or b"")
+        key = route.key + (own_key or b"")
         spread = key if own_key is not None else b"%d:%d" % (source.partition, source.offset)
         return self._action.output(
             trigger=route.trigger,
@@ -134,6 +135,8 @@ def _trace(event: Event, headers: Headers) -> Trace | None:
     """W3C trace context: CloudEvents' tracing extension, else the headers that Kafka instrumentation writes."""
     parent, state = event.attributes.get("traceparent"), event.attributes.get("tracestate")
     if parent is None:
+        if len(headers) == len(event.attributes):
+            return None  # every header is an attribute: the common case, without a search
         raw = header(headers, "traceparent")
         if raw is None:
             return None

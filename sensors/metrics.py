@@ -6,10 +6,15 @@ the health server exposes the registries of all sensors in the process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import attrgetter
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from eventbus.formats import DLQ_HEADER, header
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Clock, Output
 
@@ -29,6 +34,8 @@ class SensorMetrics:
         self.rebalances = self._counter("rebalances", "Changes of the partition assignment", stage)
         self.fired = self._counter("fired", "Actions written by conditions that became true", trigger)
         self.invoked = self._counter("invocations", "Attempts to invoke an action", ["trigger", "outcome"])
+        self.retried = self._counter("retries", "Attempts to invoke an action after the first one", trigger)
+        self.dead_letters = self._counter("dead_letters", "Records put into the dead-letter topic", ["reason"])
         self.lag = self._gauge("lag_records", "Records not yet processed", stage)
         self.since_commit = self._gauge(
             "seconds_since_commit_with_lag", "Time since the last commit while there is lag; 0 without lag", stage
@@ -39,6 +46,13 @@ class SensorMetrics:
     def stage(self, stage: Stage) -> StageMetrics:
         return StageMetrics(self, stage, self._clock, self.name)
 
+    def watch_held(self, triggers: Iterable[str], held_since: Callable[[str], Sequence[int]]) -> None:
+        """`held_since` tells when each event that a trigger holds was appended. It is asked by every reader."""
+        for trigger in triggers:
+            timestamps = partial(held_since, trigger)
+            self.held.labels(str(self.name), trigger).set_function(partial(_length, timestamps))
+            self.held_age.labels(str(self.name), trigger).set_function(partial(_age, timestamps, self._clock))
+
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
         return Counter(f"eventbus_{name}", text, ["sensor", *labels], registry=self.registry)
 
@@ -46,12 +60,30 @@ class SensorMetrics:
         return Gauge(f"eventbus_{name}", text, ["sensor", *labels], registry=self.registry)
 
 
+def _length(timestamps: Callable[[], Sequence[int]]) -> float:
+    return len(timestamps())
+
+
+def _age(timestamps: Callable[[], Sequence[int]], clock: Clock) -> float:
+    now = clock.now_ms()
+    return max(0, now - min(timestamps(), default=now)) / 1000
+
+
+class _Reason(msgspec.Struct):
+    reason: str
+
+
 class StageMetrics:
     """What one stage loop reports. Labels are looked up once, not per batch."""
 
     def __init__(self, metrics: SensorMetrics, stage: Stage, clock: Clock, name: SensorName) -> None:
         sensor = str(name)
+        self._sensor = sensor
         self._clock = clock
+        self._fired = metrics.fired
+        self._dead_letters = metrics.dead_letters
+        self._action_topic = name.topic(Kind.ACTION)
+        self._dlq_topic = name.topic(Kind.DLQ)
         self._received = metrics.received.labels(sensor, stage)
         self._committed = metrics.committed.labels(sensor, stage)
         self._aborted = metrics.aborted.labels(sensor, stage)
@@ -67,12 +99,26 @@ class StageMetrics:
     def committed(self, outputs: Sequence[Output]) -> None:
         self._committed.inc()
         self._last_progress = self._clock.monotonic()
-        counts: dict[str, int] = {}
-        for output in outputs:
-            counts[output.topic] = counts.get(output.topic, 0) + 1
-        for topic, count in counts.items():
+        for topic, count in collections.Counter(map(attrgetter("topic"), outputs)).items():
             if topic in self._written:
                 self._written[topic].inc(count)
+            if topic == self._action_topic:
+                self._count_fired(outputs)
+            elif topic == self._dlq_topic:
+                self._count_dead_letters(outputs)
+
+    def _count_fired(self, outputs: Sequence[Output]) -> None:
+        """An action's key begins with its trigger's name."""
+        topic = self._action_topic
+        names = collections.Counter((each.key or b"").split(b"\0", 1)[0] for each in outputs if each.topic == topic)
+        for name, count in names.items():
+            self._fired.labels(self._sensor, name.decode()).inc(count)
+
+    def _count_dead_letters(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            fact = header(output.headers, DLQ_HEADER) if output.topic == self._dlq_topic else None
+            if fact is not None:
+                self._dead_letters.labels(self._sensor, msgspec.json.decode(fact, type=_Reason).reason).inc()
 
     def aborted(self) -> None:
         self._aborted.inc()

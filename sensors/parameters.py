@@ -62,7 +62,7 @@ def _segments(path: str) -> list[str]:
     """The parts between unescaped dots, still with their escapes."""
     if len(path) > MAX_PATH:
         raise ValueError(f"must not be longer than {MAX_PATH:,} characters")
-    if re.search(r"(?<!\\)(\\\\)*\\$", path):
+    if re.search(r"(?<!\\)(\\\\)*\\\Z", path):
         raise ValueError("must not end with a lone `\\`")
     parts, start = [], 0
     while start <= len(path):

@@ -87,7 +87,7 @@ def _launch(options: Options) -> Answer:
     receiver, sender = os.pipe()
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", __name__, msgspec.json.encode(options).decode()],
+        [sys.executable, "-m", __name__, msgspec.json.encode(options, enc_hook=str).decode()],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -117,7 +117,7 @@ def main(options: str) -> int:
     os.chdir("/")
     try:
         serve(
-            msgspec.json.decode(options, type=Options),
+            msgspec.json.decode(options, type=Options, dec_hook=lambda kind, value: kind(value)),
             ready=lambda _: _answer(Answer(ready=True)),
             warn=_note,
         )

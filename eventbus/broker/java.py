@@ -100,7 +100,7 @@ def _ask(path: Path) -> Java | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return Java(path, int(match[1])) if answer.returncode == 0 and match else None
+    return Java(path, int(match[1])) if match else None
 
 
 def _advice() -> str:

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError
 
 PARTITION_EOF = KafkaError._PARTITION_EOF
 MAX_POLL_EXCEEDED = KafkaError._MAX_POLL_EXCEEDED
+CLIENT_DEAD = KafkaError._FATAL
 WRONG_STATE = KafkaError._STATE
 
 FENCED = frozenset(
@@ -66,21 +67,20 @@ UNREACHABLE = frozenset(
     {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 )
 
-ADVICE = {
+# Trying again is useless until a person has changed a permission or a setting.
+NEEDS_A_PERSON = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant this client the operation on the cluster.",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Grant this client READ and DESCRIBE on the consumer group.",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant this client READ, WRITE and DESCRIBE on the topic.",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ("Grant this client WRITE and DESCRIBE on its transactional id."),
+    KafkaError.INVALID_REPLICATION_FACTOR: "Start more brokers, or lower the brokers' `default.replication.factor`.",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower `transaction.timeout.ms`, or raise the brokers' maximum.",
     KafkaError.SASL_AUTHENTICATION_FAILED: "Check the user name and the password.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant this client READ, WRITE and DESCRIBE on the topic.",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Grant this client WRITE and DESCRIBE on its transactional id.",
     KafkaError.UNSUPPORTED_SASL_MECHANISM: "Check `sasl.mechanism`.",
+    KafkaError.UNSUPPORTED_VERSION: "Use Apache Kafka 2.5 or newer.",
     KafkaError._AUTHENTICATION: "Check the user name, the password and `security.protocol`.",
     KafkaError._SSL: "Check the certificates and `security.protocol`.",
-    KafkaError.UNSUPPORTED_VERSION: "Use Apache Kafka 2.5 or newer.",
     KafkaError._UNSUPPORTED_FEATURE: "Use Apache Kafka 2.5 or newer.",
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
-        "Set `transaction.timeout.ms` no higher than the broker's `transaction.max.timeout.ms`."
-    ),
-    KafkaError.INVALID_REPLICATION_FACTOR: ("Start more brokers, or lower the brokers' `default.replication.factor`."),
 }
 
 OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})

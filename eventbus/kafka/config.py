@@ -51,6 +51,7 @@ _FETCHER_FIXED: Config = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
+    "enable.partition.eof": True,
     "allow.auto.create.topics": False,
 }
 _FIXED = frozenset(
@@ -60,7 +61,6 @@ _FIXED = frozenset(
         "bootstrap.servers",
         "client.id",
         "delivery.report.only.error",
-        "enable.partition.eof",
         "group.id",
         "group.protocol",
         "partition.assignment.strategy",
@@ -102,7 +102,7 @@ class Settings:
         # A reader asks "was that all?", and the broker answers only when a fetch found nothing for that long.
         defaults = {"fetch.wait.max.ms": 10}
         # The client insists on a group, though a reader never joins one.
-        fixed = {"group.id": self._client_id, "enable.partition.eof": True}
+        fixed = {"group.id": self._client_id}
         return self._merged(_COMMON | _FETCHER | defaults, _FETCHER_FIXED | fixed)
 
     def transactional(self, transactional_id: str) -> Config:

@@ -48,39 +48,43 @@ class KafkaConsumer:
         self._assigned: set[int] = set()
         self._flowing: dict[int, int] = {}
         self._paused: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
         self._rebalanced = False
         self._failure: BaseException | None = None
         with translated(f"joining group {group} {self._where}"):
             self._client.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def poll(self, max_records: int, timeout: float) -> list[Record]:
-        with translated(f"reading {self._topic} {self._where}"):
-            messages = self._wait(max_records, timeout)
-        records = self._records(messages)
-        if self._failure is not None:
-            self._give_back(records)
-            self._raise_failure()
-        return records
+        self._rebalanced = False
+        deadline = Deadline(SystemClock(), timeout)
+        while True:
+            with translated(f"reading {self._topic} {self._where}"):
+                messages = consume(self._client, max_records, min(deadline.left(), _WAIT_SLICE))
+            records = self._records(messages)
+            if self._failure is not None:
+                self._give_back(records)
+                self._raise_failure()
+            if records or self._rebalanced or deadline.over():
+                return records
 
     def start(self, partition: int, offset: int) -> None:
         if partition not in self._assigned:
             raise FatalError(f"{self._topic}/{partition} is not assigned to this member of group {self._group}")
-        self._paused.pop(partition, None)
+        self._silent(partition)
         self._flowing[partition] = offset
         with translated(f"starting {self._topic}/{partition} at {offset} {self._where}"):
             self._client.resume(self._topic_partitions([partition]))
             self._seek(TopicPartition(self._topic, partition, offset))
 
     def stop(self, partition: int) -> None:
-        self._flowing.pop(partition, None)
-        self._paused.pop(partition, None)
-        self._silence([partition])
+        self._silent(partition)
+        self._pause([partition])
 
     def pause(self, partitions: Iterable[int]) -> None:
         pausing = [partition for partition in partitions if partition in self._flowing]
         for partition in pausing:
             self._paused[partition] = self._flowing.pop(partition)
-        self._silence(pausing)
+        self._pause(pausing)
 
     def resume(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
@@ -92,6 +96,10 @@ class KafkaConsumer:
 
     def offsets(self, partition: int) -> tuple[int, int]:
         return self._admin.offsets(self._topic, partition)
+
+    def position(self, partition: int) -> int:
+        position = self._paused[partition] if partition in self._paused else self._flowing[partition]
+        return max(position, self._ends.get(partition, 0))
 
     def group_metadata(self) -> object:
         # Offsets that name no member are taken from anybody, without fencing. A client that was thrown out has no
@@ -105,15 +113,6 @@ class KafkaConsumer:
     def close(self) -> None:
         self._client.close()
         self._raise_failure()
-
-    def _wait(self, max_records: int, timeout: float) -> list[Fetched]:
-        self._rebalanced = False
-        deadline = Deadline(SystemClock(), timeout)
-        while True:
-            left = deadline.left()
-            messages = consume(self._client, max_records, min(left, _WAIT_SLICE))
-            if messages or self._rebalanced or left <= _WAIT_SLICE:
-                return messages
 
     def _records(self, messages: Iterable[Fetched]) -> list[Record]:
         records: list[Record] = []
@@ -132,7 +131,7 @@ class KafkaConsumer:
             flowing[partition] = offset + 1
             headers = message.headers() or ()
             append(Record(topic, partition, offset, message.timestamp()[1], message.key(), message.value(), headers))
-        return records
+        return records if self._assigned else []
 
     def _give_back(self, records: Sequence[Record]) -> None:
         first = {record.partition: record.offset for record in reversed(records)}
@@ -157,7 +156,7 @@ class KafkaConsumer:
             else:
                 return
 
-    def _silence(self, partitions: Iterable[int]) -> None:
+    def _pause(self, partitions: Iterable[int]) -> None:
         with translated(f"pausing {self._topic} {self._where}"):
             self._client.pause(self._topic_partitions(partitions))
 
@@ -179,14 +178,17 @@ class KafkaConsumer:
         self._tell(self._listener.assigned, partitions)
 
     def _on_revoke(self, _client: Consumer, topic_partitions: list[TopicPartition]) -> None:
-        partitions = _numbers(topic_partitions)
-        self._tell(self._listener.revoked, partitions)
-        self._forget(partitions)
+        revoked = sorted(self._assigned.intersection(_numbers(topic_partitions)))
+        self._tell(self._listener.revoked, revoked)
+        self._forget(revoked)
 
     def _on_lost(self, _client: Consumer, topic_partitions: list[TopicPartition]) -> None:
-        partitions = _numbers(topic_partitions)
-        self._forget(partitions)
-        self._tell(self._listener.lost, partitions)
+        self._lose(self._assigned.intersection(_numbers(topic_partitions)))
+
+    def _lose(self, partitions: Iterable[int]) -> None:
+        lost = sorted(partitions)
+        self._forget(lost)
+        self._tell(self._listener.lost, lost)
 
     def _tell(self, listener: Callable[[Sequence[int]], None], partitions: list[int]) -> None:
         self._rebalanced = True
@@ -200,12 +202,22 @@ class KafkaConsumer:
     def _forget(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             self._assigned.discard(partition)
-            self._flowing.pop(partition, None)
-            self._paused.pop(partition, None)
+            self._silent(partition)
+
+    def _silent(self, partition: int) -> None:
+        self._flowing.pop(partition, None)
+        self._paused.pop(partition, None)
+        self._ends.pop(partition, None)
 
     def _on_fetch_error(self, error: KafkaError, message: Fetched) -> None:
-        # After too long a pause between two polls the partitions are lost; the listener is told by the next poll.
-        if error.code() != codes.MAX_POLL_EXCEEDED:
+        if error.code() == codes.PARTITION_EOF:
+            # The end lies behind transaction markers and aborted records, which are never delivered.
+            if message.partition() in self._flowing:
+                self._ends[message.partition()] = message.offset()
+        elif error.code() == codes.MAX_POLL_EXCEEDED:
+            # The client has left the group, but says what that means only when it has joined again, seconds later.
+            self._lose(self._assigned)
+        else:
             self._failure = self._failure or fetch_error(error, message, self._where)
 
     def _on_error(self, error: KafkaError) -> None:

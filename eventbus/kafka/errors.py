@@ -26,22 +26,26 @@ from eventbus.kafka.fetched import Fetched
 
 
 def log_error(error: KafkaError, doing: str) -> LogError:
-    """Our error for one of Kafka's. `doing` completes the sentence "while …" and names the brokers or the topic."""
-    code = error.code()
+    """Our error for one of Kafka's. `doing` says what was tried and where, as in "reading t on localhost:9092"."""
+    if error.code() in codes.UNREACHABLE and not error.txn_requires_abort():
+        return RetriableError(f"Kafka, {doing}: no answer. Check that the brokers run and can be reached from here.")
+    advice = codes.NEEDS_A_PERSON.get(error.code())
     message = f"Kafka, {doing}: {_reason(error)}"
+    return _reaction(error)(f"{message}. {advice}" if advice else message)
+
+
+def _reaction(error: KafkaError) -> type[LogError]:
+    code = error.code()
     if code in codes.FENCED:
-        return FencedError(f"{message}. Another process uses the same identity, or this one was too slow.")
-    if code in codes.ADVICE:
-        return FatalError(f"{message}. {codes.ADVICE[code]}")
+        return FencedError
+    if code in codes.NEEDS_A_PERSON:
+        return FatalError
     if error.txn_requires_abort() or code in codes.STALE_MEMBER:
-        return AbortableError(message)
-    if code in codes.UNREACHABLE:
-        return RetriableError(f"{message}. Check that the brokers run and can be reached from here.")
+        return AbortableError
     if error.retriable() or code in codes.TRANSIENT:
-        return RetriableError(message)
-    if error.fatal():
-        return UnknownOutcome(f"{message}. The client has given up and must be made anew.")
-    return FatalError(message)
+        return RetriableError
+    # What is fatal for the client is not fatal for us: a new client can go on from the last commit.
+    return UnknownOutcome if error.fatal() or code == codes.CLIENT_DEAD else FatalError
 
 
 def refused_record(error: KafkaError, topic: str, partition: int, index: int) -> UnproducibleError:
@@ -55,14 +59,14 @@ def fetch_error(error: KafkaError, message: Fetched, where: str) -> LogError:
     if error.code() in codes.OUT_OF_RANGE:
         return FatalError(
             f"{topic}/{partition} has no offset {offset} {where}: its records were removed before they were read, or "
-            "the topic was made anew. Nothing was skipped. To go on, set the committed offset to one that exists."
+            "the topic was made anew. Nothing was skipped. To go on, commit an offset that exists."
         )
     return log_error(error, f"reading {topic} {where}")
 
 
 def needs_a_person(error: KafkaError) -> bool:
     """Whether trying again is useless until somebody has changed a permission or a setting."""
-    return error.code() in codes.ADVICE
+    return error.code() in codes.NEEDS_A_PERSON
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:

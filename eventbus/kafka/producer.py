@@ -2,8 +2,9 @@
 
 Theory of operation. `begin`, `produce`, `send_offsets`, `commit` map one to one to librdkafka's calls. Three things
 are added. (1) What is retriable is retried here, within the life of the transaction, so the caller sees only what it
-must react to. (2) Kafka refuses a record after `produce` has returned; the refusal is remembered and comes out of
-`commit`, which fails because of it. (3) A commit whose answer does not come is an `UnknownOutcome`, never a guess.
+must react to. (2) Kafka refuses a record after `produce` has returned. The transaction fails because of it; whichever
+call notices that looks up the record that is to blame. (3) A commit whose answer does not come is an
+`UnknownOutcome`, never a guess.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from eventbus.errors import (
     LogError,
     RetriableError,
     UnknownOutcome,
-    UnproducibleError,
 )
 from eventbus.kafka import codes
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, connect, make_client
@@ -31,6 +31,7 @@ from eventbus.ports import Commit, Output
 
 _RETRY_PAUSE = 0.005
 _QUEUE_PAUSE = 0.05
+_REPORT_PAUSE = 0.05
 
 
 class KafkaProducer:
@@ -56,10 +57,11 @@ class KafkaProducer:
         self._call(lambda _timeout: self._client.begin_transaction(), 0, "beginning a transaction")
 
     def produce(self, outputs: Sequence[Output]) -> None:
+        produced = sum(map(len, self._outputs))
         self._outputs.append(outputs)
         enqueue = self._client.produce
         on_delivery = self._on_delivery
-        for index, output in enumerate(outputs):
+        for index, output in enumerate(outputs, start=produced):
             headers = output.headers if type(output.headers) is list else list(output.headers)
             while True:
                 try:
@@ -79,7 +81,9 @@ class KafkaProducer:
         try:
             self._call(send, self._timeout, f"committing offsets of {topic}")
         except RetriableError as error:
-            raise AbortableError(f"{error}. The transaction has expired.") from None
+            raise AbortableError(f"{error} The transaction has expired by now.") from None
+        except (AbortableError, FatalError) as error:
+            raise self._blame(error) from None
 
     def commit(self) -> None:
         try:
@@ -87,10 +91,8 @@ class KafkaProducer:
         except RetriableError as error:
             self._broken = UnknownOutcome(f"{error} Whether the transaction was committed is not known.")
             raise self._broken from None
-        except (AbortableError, FatalError):
-            if self._refused:
-                raise self._refusal() from None
-            raise
+        except (AbortableError, FatalError) as error:
+            raise self._blame(error) from None
 
     def abort(self) -> None:
         self._call(self._client.abort_transaction, self._timeout, "aborting a transaction")
@@ -134,11 +136,29 @@ class KafkaProducer:
         if error.code() in codes.REFUSED_RECORD:
             return refused_record(error, output.topic, output.partition, index)
         if error.code() == codes.WRONG_STATE:
-            return AbortableError(f"Kafka, writing {self._where}: the transaction has failed already")
+            return self._blame(AbortableError(f"Kafka, writing {self._where}: the transaction has failed already"))
+        if error.code() == codes.CLIENT_DEAD:
+            return self._cause_of_death(error)
         return log_error(error, f"writing to {output.topic} {self._where}")
 
-    def _refusal(self) -> UnproducibleError:
-        """Kafka refuses batches, not records: of all that were refused the largest is the one to blame."""
+    def _cause_of_death(self, error: KafkaError) -> LogError:
+        """Only the transactional calls tell whether the client has given up because it was fenced."""
+        try:
+            self.abort()
+        except LogError as cause:
+            return cause
+        return log_error(error, f"writing {self._where}")
+
+    def _blame(self, error: AbortableError | FatalError) -> LogError:
+        """Name the refused record if there is one: it would fail every further attempt too.
+
+        Kafka refuses batches, not records: of all that were refused the largest is the one to blame.
+        """
+        # The client fails the transaction a moment before it hands out the reports about the refused records.
+        if not self._refused:
+            self._client.poll(_REPORT_PAUSE)
+        if not self._refused:
+            return error
         outputs = list(chain.from_iterable(self._outputs))
         refused = [index for index, output in enumerate(outputs) if _identity(output) in self._refused]
         culprit = max(refused, key=lambda index: outputs[index].size())

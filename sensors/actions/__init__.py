@@ -17,13 +17,15 @@ class ActionKind(NamedTuple):
 
     spec: type[SpecModel]
     make: Callable[[Any, ActionContext], Action | TransactionalAction]
+    in_manifests: bool = True
+    """False: only a program that uses the library can have it."""
 
 
 ACTIONS: dict[str, ActionKind] = {
     "http": ActionKind(HttpSpec, HttpAction),
     "kafka": ActionKind(KafkaSpec, make_kafka_action),
     "log": ActionKind(LogSpec, LogAction),
-    "python": ActionKind(PythonSpec, PythonAction),
+    "python": ActionKind(PythonSpec, PythonAction, in_manifests=False),
 }
 
 

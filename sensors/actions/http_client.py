@@ -31,16 +31,10 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from sensors.actions.base import ActionError
+
 MAX_BODY = 64 * 1024
 _CONNECTIONS_KEPT = 64
-
-
-class RequestFailed(Exception):
-    """There is no answer. `sent`: the server may have seen the request."""
-
-    def __init__(self, message: str, *, sent: bool) -> None:
-        super().__init__(message)
-        self.sent = sent
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -60,7 +54,7 @@ class HttpClient:
         self._pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
     def request(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answer:
-        """Send a request and wait for its answer. Raises `RequestFailed`."""
+        """Send a request and wait for its answer. Raises `ActionError` when there is none."""
         _progress.sent = False
         try:
             response = self._pools.urlopen(
@@ -75,7 +69,7 @@ class HttpClient:
                 decode_content=False,
             )
         except HTTPError as error:
-            raise RequestFailed(self._reason(error), sent=_progress.sent) from None
+            raise ActionError(self._reason(error), retriable=True, sent=_progress.sent) from None
         return Answer(response.status, response.headers.get("Retry-After"), _bounded_body(response))
 
     def close(self) -> None:
@@ -85,10 +79,10 @@ class HttpClient:
         match error:
             case NameResolutionError():
                 return "the host name cannot be resolved"
-            case ConnectTimeoutError():
-                return f"no connection within {self._timeout:g} s"
             case NewConnectionError():
                 return f"no connection: {str(error).rpartition('] ')[2]}"
+            case ConnectTimeoutError():
+                return f"no connection within {self._timeout:g} s"
             case SSLError():
                 return f"TLS: {error}"
             case ReadTimeoutError():

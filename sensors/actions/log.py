@@ -29,9 +29,7 @@ class LogAction:
 
     Spec: ClassVar[type[SpecModel]] = LogSpec
 
-    def __init__(
-        self, spec: LogSpec, _context: ActionContext, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, spec: LogSpec, _context: ActionContext, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._interval = spec.intervalSeconds
         self._monotonic = monotonic
         self._lock = Lock()

@@ -136,6 +136,8 @@ class InvokeStage:
     def _begin(self) -> None:
         for task in self._invoker.startable(self._clock.monotonic(), self._clock.now_ms()):
             action = self._actions[task.fact.trigger]
+            if task.attempt > 1:
+                self._metrics.retried.labels(str(self._plan.name), task.fact.trigger).inc()
             if isinstance(action, TransactionalAction):
                 self._write(task, action)
             else:

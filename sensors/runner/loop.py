@@ -146,6 +146,7 @@ class StageLoop:
         self._observed_at = -_OBSERVE_SECONDS
         self._caught_up_at = -1.0
         self._stalled = 0.0
+        self._turn_began = clock.monotonic()
         self._reader = cluster.reader()
         self._producer: TransactionalProducer | None = None
         self._consumer: GroupConsumer = cluster.consumer(name.group(logic.stage), self._topic, self)
@@ -159,6 +160,10 @@ class StageLoop:
     def stalled_seconds(self) -> float:
         """For how long there has been lag without a commit."""
         return self._stalled
+
+    def turn_seconds(self) -> float:
+        """For how long the current turn has been going on. A call to the log can hang in spite of its time-out."""
+        return self._clock.monotonic() - self._turn_began
 
     def caught_up_at(self) -> float:
         """The last moment (of the monotonic clock) at which everything written before it was dealt with."""
@@ -203,6 +208,7 @@ class StageLoop:
 
         Raises `FatalError` or `FormatError` when this replica has to stop.
         """
+        self._turn_began = self._clock.monotonic()
         try:
             self._ready = self._turn(timeout)
         except RetriableError as error:
@@ -227,9 +233,10 @@ class StageLoop:
             self._commit(transaction)
         if len(records) == self._max_records:
             self._max_records = min(2 * self._max_records, MAX_BATCH)
-        if not restoring:
+        running = self._joined and all(a.phase is _Phase.RUNNING for a in self._assignments.values())
+        if running:
             self._observe(idle=not records)
-        return self._joined and not restoring
+        return running
 
     def _observe(self, *, idle: bool) -> None:
         """Measure the lag now and then."""
@@ -241,7 +248,7 @@ class StageLoop:
         for partition in self._assignments:
             lag += max(0, self._consumer.offsets(partition)[1] - self._consumer.position(partition))
         self._stalled = self._metrics.lagging(lag)
-        if lag == 0 and self._joined and self._logic.idle():
+        if lag == 0 and self._logic.idle():
             self._caught_up_at = now
 
     def close(self) -> None:

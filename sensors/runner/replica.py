@@ -24,6 +24,7 @@ from sensors.plan import SensorPlan
 from sensors.runner.executor import Executor, ThreadExecutor
 from sensors.runner.invoke_stage import InvokeStage
 from sensors.runner.loop import StageLogic, StageLoop
+from sensors.runner.slots import Slot
 from sensors.runner.stages import JoinStage, MatchStage
 
 _POLL_SECONDS = 0.1
@@ -64,7 +65,7 @@ class Replica:
         topology: Topology,
         actions: Mapping[str, Action | TransactionalAction],
         *,
-        slot: str,
+        slot: Slot,
         clock: Clock | None = None,
         settings: Settings | None = None,
         executor: Executor | None = None,
@@ -74,21 +75,22 @@ class Replica:
         self._actions = actions
         plan, name = blueprint.plan, blueprint.plan.name
         self.name = name
-        self.slot = slot
+        self.slot = slot.name
+        self._claim = slot
         self.metrics = SensorMetrics(name, self._clock)
         self._executor = executor or ThreadExecutor(self._settings.concurrency, f"{name.sensor}-action")
-        self.match = MatchStage(plan, topology, slot, from_latest=blueprint.from_latest)
+        self.match = MatchStage(plan, topology, slot.name, from_latest=blueprint.from_latest)
         self.join = JoinStage(
             plan,
             topology,
-            slot,
+            slot.name,
             horizon_records=self._settings.horizon_records,
             horizon_ms=self._settings.horizon_ms,
         )
         self.invoke = InvokeStage(
             plan,
             topology,
-            Invoker(plan, blueprint.deliveries, topology, slot, concurrency=self._settings.concurrency),
+            Invoker(plan, blueprint.deliveries, topology, slot.name, concurrency=self._settings.concurrency),
             actions,
             self._executor,
             clock=self._clock,
@@ -98,6 +100,8 @@ class Replica:
         self.loops: dict[Stage, StageLoop] = {
             logic.stage: self._loop(cluster, topology, logic) for logic in (self.match, self.join, self.invoke)
         }
+        joined = [trigger.name for trigger in plan.triggers.values() if not trigger.direct]
+        self.metrics.watch_held(joined, self.join.held_since)
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._failure: EventBusError | None = None
@@ -151,6 +155,7 @@ class Replica:
         self._executor.close()
         for action in self._actions.values():
             action.close()
+        self._claim.release()
         if self._failure is not None:
             raise self._failure
 
@@ -171,11 +176,26 @@ class Replica:
 
     def ready(self) -> bool:
         """No event that is published from now on can be missed."""
-        return self._failure is None and all(loop.ready() for loop in self.loops.values())
+        return not self._stopping.is_set() and all(loop.ready() for loop in self.loops.values())
 
     def healthy(self) -> bool:
-        alive = self._failure is None and all(thread.is_alive() for thread in self._threads)
-        return alive and all(loop.stalled_seconds() < _STALL_SECONDS for loop in self.loops.values())
+        return not self.complaints()
+
+    def complaints(self) -> list[str]:
+        """Why this replica should be restarted, if it should. One that is being stopped is left in peace."""
+        if self._failure is not None:
+            return [str(self._failure)]
+        if self._stopping.is_set():
+            return []
+        found = []
+        for (stage, loop), thread in zip(self.loops.items(), self._threads, strict=False):
+            if not thread.is_alive():
+                found.append(f"the {stage} stage has ended")
+            elif loop.stalled_seconds() >= _STALL_SECONDS:
+                found.append(f"the {stage} stage has lag and has committed nothing for {loop.stalled_seconds():.0f} s")
+            elif loop.turn_seconds() >= _STALL_SECONDS + self._settings.drain_seconds:
+                found.append(f"the {stage} stage has been stuck in one turn for {loop.turn_seconds():.0f} s")
+        return found
 
     def wait_ready(self, timeout: float = 30.0) -> None:
         """Wait until the replica is ready; raise what ended it instead, or `TimeoutError`."""

@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from platformdirs import user_runtime_path
+from platformdirs import user_state_path
 
 from eventbus.names import SensorName
 
@@ -43,7 +43,7 @@ def claim_slot(sensor: SensorName, wanted: str | None = None) -> Slot:
     ordinal = _ORDINAL.fullmatch(os.environ.get("POD_NAME", ""))
     if ordinal:
         return Slot(ordinal[1])
-    directory = Path(os.environ.get("EVENTBUS_RUNTIME_DIR") or user_runtime_path("kafka-eventbus"))
+    directory = Path(os.environ.get("EVENTBUS_SLOT_DIR") or user_state_path("kafka-eventbus") / "slots")
     directory.mkdir(parents=True, exist_ok=True)
     for number in count():
         descriptor = os.open(directory / f"{sensor.prefix}-{number}.slot", os.O_RDWR | os.O_CREAT, 0o600)

@@ -145,10 +145,10 @@ class JoinStage(_Synchronous):
         self._resumed: dict[int, JoinCommit] = {}
         self._partitions: dict[int, JoinPartition] = {}
 
-    @property
-    def partitions(self) -> dict[int, JoinPartition]:
-        """The assigned partitions, for inspection."""
-        return self._partitions
+    def held_since(self, trigger: str) -> list[int]:
+        """When each event that a trigger holds here was appended. For any thread: only copies are looked through."""
+        slots = [partition.slots.get(trigger) for partition in self._partitions.copy().values()]
+        return [event.source.timestamp for slot in slots if slot is not None for event in slot.held.copy().values()]
 
     def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
         if committed is not None:

@@ -13,7 +13,6 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-
 FLAW = "flaw"
 """The type of pydantic errors that carry a complete message of ours."""
 
@@ -27,9 +26,17 @@ class Flaw(msgspec.Struct, frozen=True):
     message: str
     index: int | None = None
     """Which character of the text at `path` it is about, counted from 0."""
+    about_key: bool = False
+    """Whether it is about the name of the field at `path`, and not about its value."""
+
+    @classmethod
+    def of(cls, error: Mapping[str, Any]) -> Flaw:
+        """The flaw in one of pydantic's error dictionaries of type `FLAW`."""
+        context = error.get("ctx", {})
+        return cls(error["loc"], error["msg"], context.get("index"), context.get("about_key", False))
 
     def details(self) -> InitErrorDetails:
-        context = {"message": self.message, "index": self.index}
+        context = {"message": self.message, "index": self.index, "about_key": self.about_key}
         return InitErrorDetails(type=PydanticCustomError(FLAW, "{message}", context), loc=self.path, input=None)
 
 
@@ -40,6 +47,8 @@ class SpecModel(BaseModel):
 
     not_yet: ClassVar[frozenset[str]] = frozenset()
     """Fields that argo-events has here and we refuse, so that nobody relies on something that does nothing."""
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    """Fields that nobody writes by hand, and that are therefore never suggested."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:  # noqa: ARG003 - for overriding
@@ -61,7 +70,7 @@ class SpecModel(BaseModel):
 
 def _details_of(error: Mapping[str, Any]) -> InitErrorDetails:
     if error["type"] == FLAW:
-        return Flaw(error["loc"], error["msg"], error.get("ctx", {}).get("index")).details()
+        return Flaw.of(error).details()
     return InitErrorDetails(type=error["type"], loc=error["loc"], input=error["input"], ctx=error.get("ctx", {}))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictBool, StrictInt, StrictStr
@@ -22,6 +23,7 @@ __all__ = [
     "PartName",
     "StringMap",
     "Text",
+    "is_kubernetes_name",
     "parse_duration",
 ]
 
@@ -47,8 +49,13 @@ _MAX_NANOSECONDS = 2**63 - 1  # Go's time.Duration
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
+def is_kubernetes_name(text: str) -> bool:
+    """Whether Kubernetes would accept this as the name of a resource."""
+    return len(text) <= MAX_NAME and _KUBERNETES_NAME.fullmatch(text) is not None
+
+
 def _kubernetes_name(text: str) -> str:
-    if not _KUBERNETES_NAME.fullmatch(text) or len(text) > MAX_NAME:
+    if not is_kubernetes_name(text):
         raise ValueError(
             "must be a Kubernetes name: lower-case letters, digits, `-` and `.`, beginning and ending with a letter "
             f"or digit, at most {MAX_NAME} characters"
@@ -75,7 +82,7 @@ def parse_duration(value: Any) -> timedelta:
     nanoseconds = value if isinstance(value, int) and not isinstance(value, bool) else _nanoseconds(value)
     if not 0 <= nanoseconds <= _MAX_NANOSECONDS:
         raise ValueError("must be between 0 and 292 years")
-    return timedelta(microseconds=nanoseconds / 1000)
+    return timedelta(microseconds=nanoseconds // 1000)
 
 
 def _nanoseconds(value: object) -> int:
@@ -84,8 +91,8 @@ def _nanoseconds(value: object) -> int:
         if value == "0":
             return 0
         raise ValueError("must be a duration such as `500ms`, `3s` or `1m30s`")
-    total = sum(float(number) * _NANOSECONDS[unit] for number, unit in _DURATION_PART.findall(found["parts"]))
-    return round(-total if found["sign"] == "-" else total)
+    total = sum(Decimal(number) * _NANOSECONDS[unit] for number, unit in _DURATION_PART.findall(found["parts"]))
+    return int(-total if found["sign"] == "-" else total)
 
 
 def _format_duration(value: timedelta) -> str:

@@ -11,7 +11,7 @@ from eventbus.errors import ConfigError
 
 MAX_SHOWN = 50
 _EXCERPT_WIDTH = 100
-_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML counts as one
+LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML counts as one
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
@@ -56,7 +56,7 @@ class Source(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str, file: str) -> Source:
-        return cls(file, _LINE_BREAK.split(text))
+        return cls(file, LINE_BREAK.split(text))
 
     def problem(self, message: str, position: Position) -> Problem:
         return Problem(message, self.file, position.line, position.column, self._excerpt(position))

@@ -31,9 +31,9 @@ def explain_syntax_error(error: yaml.YAMLError, text: str) -> tuple[str, Positio
 def _wording(error: yaml.MarkedYAMLError, character: str) -> tuple[str, bool]:
     """What to say, and whether it is about the place where the unfinished thing began."""
     problem, context = error.problem or "", error.context or ""
+    if "tab character" in problem or ("cannot start any token" in problem and character == "\t"):
+        return "a tab cannot be used for indentation; use spaces", False
     if "cannot start any token" in problem:
-        if character == "\t":
-            return "a tab cannot be used for indentation; use spaces", False
         return f"a value cannot begin with `{character}`; put it in quotes", False
     for text, needle, message, at_context in (
         (problem, "unknown escape", "this is not an escape sequence; write `\\\\` for a backslash", False),

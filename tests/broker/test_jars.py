@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import subprocess
 import sys
 import threading
@@ -117,12 +118,13 @@ def test_what_a_killed_fetch_left_behind_is_removed(repository: Repository, cach
     assert files(cache) == {jar.filename for jar in LOCK}
 
 
-def test_an_unreachable_repository_is_explained(
-    repository: Repository, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository.server.socket.close()
-    with pytest.raises(BrokerError) as caught:
-        ensure_jars(LOCK, cache)
+def test_an_unreachable_repository_is_explained(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("EVENTBUS_MAVEN_REPOSITORY", f"http://127.0.0.1:{nobody_listens.getsockname()[1]}")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with pytest.raises(BrokerError) as caught:
+            ensure_jars(LOCK, cache)
     for advice in ("org.example:", "HTTPS_PROXY", "EVENTBUS_MAVEN_REPOSITORY", str(cache)):
         assert advice in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -12,8 +11,7 @@ import pytest
 from eventbus.broker import BrokerError
 from eventbus.broker.java import find_java
 from eventbus.errors import ConfigError
-
-FakeJava = Callable[..., Path]
+from tests.broker.conftest import FakeJava
 
 
 @pytest.fixture(autouse=True)

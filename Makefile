@@ -1,0 +1,80 @@
+# Everything a developer runs. Each target first makes the virtual environment it needs, from a lock with hashes.
+
+PYTHON3 ?= python3
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
+
+DEV := .venv
+RUN := build/venv-run
+BIN := $(DEV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench sim chaos e2e docs lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is killed; nothing is lost
+	$(RUN)/bin/eventbus demo
+
+test: lint ## Lint, then run all tests
+	$(BIN)/python -m pytest
+
+lint: $(DEV)/.installed ## Style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(DEV)/.installed ## Let ruff fix what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV)/.installed ## Measure against the bare Kafka client; writes build/bench.json
+	$(BIN)/python -m tests.bench
+
+sim: ## Simulate crashes, aborts and rebalances from seeds
+	@echo "make sim comes with part 2"; exit 1
+
+chaos: ## Kill real processes and brokers under load
+	@echo "make chaos comes with part 2"; exit 1
+
+e2e: $(DEV)/.installed ## Real brokers, real processes
+	$(BIN)/python -m pytest e2e
+
+docs: $(DEV)/.installed ## Generate reference pages and diagrams
+	$(BIN)/python -m docs.generate
+
+lock: ## Pin the newest versions that pyproject.toml allows (needs uv)
+	$(call compile,broker,run)
+	$(call compile,dev,dev)
+
+clean: ## Remove everything that make and the tools made
+	rm -rf $(DEV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A lock must say what, never from where: no index, no links, no paths.
+compile = uv pip compile pyproject.toml requirements/build.in --extra $(1) --output-file requirements/$(2).lock \
+	--quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+# An environment is made anew when its lock changes, and the project installed again when pyproject.toml does.
+$(DEV)/.locked: requirements/dev.lock
+	$(call environment,$(DEV),$<)
+
+$(RUN)/.locked: requirements/run.lock
+	$(call environment,$(RUN),$<)
+
+%/.installed: %/.locked pyproject.toml
+	$(call install,$*,--no-deps --no-build-isolation --editable .)
+	@touch $@
+
+define environment
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "This needs Python 3.11 or newer, and $(PYTHON3) is not. Name one: make PYTHON3=python3.12"; exit 1; }
+	rm -rf $(1)
+	$(if $(UV),uv venv --quiet --python $(PYTHON3) $(1),$(PYTHON3) -m venv $(1))
+	$(call install,$(1),--require-hashes -r $(2))
+	@touch $(1)/.locked
+endef
+
+install = $(if $(UV),uv pip install --quiet --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet) $(2)

@@ -1,0 +1,101 @@
+"""What a running sensor holds, read from its topics without taking part: for `eventbus state`.
+
+The reader goes the way a replica goes when it restores (commit, state, log) and commits nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from eventbus.clock import Deadline
+from eventbus.errors import RetriableError
+from eventbus.formats import HeldKey, decode_state_key
+from eventbus.metadata import decode_join
+from eventbus.names import Kind, Stage
+from eventbus.ports import Clock, Cluster, Reader, Record
+from eventbus.topics import Topology
+from sensors.explain import Waiting, describe
+from sensors.join import JoinPartition, Slot
+from sensors.plan import SensorPlan
+
+_READ_SECONDS = 30.0
+
+
+class HeldEvent(msgspec.Struct, frozen=True):
+    """An event that waits, since when (milliseconds since 1970), and where it stands in the event topic."""
+
+    dependency: str
+    source: str
+    id: str
+    since: int
+    partition: int
+    offset: int
+
+
+class TriggerState(msgspec.Struct, frozen=True):
+    """What one trigger holds and waits for."""
+
+    trigger: str
+    condition: str
+    held: list[HeldEvent]
+    missing: list[list[str]]
+
+
+def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Clock) -> list[TriggerState]:
+    """The state of every trigger that needs more than one event, as of the last commits."""
+    slots: dict[str, Slot] = {}
+    commits = cluster.committed(plan.name.group(Stage.JOIN), plan.name.topic(Kind.TRIGGER))
+    reader = cluster.reader()
+    try:
+        for partition, committed in commits.items():
+            if committed is not None:
+                commit = decode_join(committed.offset, committed.metadata)
+                join = JoinPartition(plan, topology, partition, commit, "inspection")
+                for record in read_range(
+                    reader, plan.name.topic(Kind.STATE), partition, start=0, end=None, clock=clock
+                ):
+                    key = decode_state_key(record)
+                    if isinstance(key, HeldKey):
+                        join.load(key, record)
+                join.loaded()
+                log = read_range(
+                    reader,
+                    plan.name.topic(Kind.TRIGGER),
+                    partition,
+                    start=commit.offset,
+                    end=commit.position,
+                    clock=clock,
+                )
+                join.step([record for record in log if record.offset < commit.position])
+                slots |= join.slots
+    finally:
+        reader.close()
+    joined = [trigger for trigger in plan.triggers.values() if not trigger.direct]
+    return [_state(describe(trigger, slots.get(trigger.name)), slots.get(trigger.name)) for trigger in joined]
+
+
+def read_range(
+    reader: Reader, topic: str, partition: int, *, start: int, end: int | None, clock: Clock
+) -> Iterator[Record]:
+    """Committed records of one partition from `start` to `end`, by default to what is there now."""
+    first, last = reader.offsets(topic, partition)
+    end = last if end is None else min(end, last)
+    reader.open(topic, partition, max(start, first))
+    deadline = Deadline(clock, _READ_SECONDS)
+    try:
+        while reader.position(topic, partition) < end:
+            if deadline.over():
+                raise RetriableError(f"{topic}[{partition}] could not be read to {end} within {_READ_SECONDS:g} s")
+            yield from reader.read(1000, 0.1)
+    finally:
+        reader.close(topic, partition)
+
+
+def _state(waiting: Waiting, slot: Slot | None) -> TriggerState:
+    held = [
+        HeldEvent(name, *event.identity, event.source.timestamp, event.source.partition, event.source.offset)
+        for name, event in sorted(slot.held.items() if slot else ())
+    ]
+    return TriggerState(waiting.trigger, waiting.condition, held, waiting.missing)

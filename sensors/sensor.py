@@ -1,0 +1,260 @@
+"""The sensor as a library user sees it: loaded from YAML or declared in Python, and run on a bus."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from eventbus.bus import Bus
+from eventbus.errors import ConfigError
+from eventbus.hashing import short_digest
+from eventbus.metadata import DIGEST_CHARACTERS, Owner
+from eventbus.names import BusName, SensorName
+from eventbus.ports import Cluster
+from eventbus.topics import ensure_sensor_topics
+from sensors.actions import make_action
+from sensors.actions.base import Action, ActionCall, ActionContext, TransactionalAction
+from sensors.actions.python import PythonAction, PythonSpec
+from sensors.invoke import Delivery
+from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
+from sensors.retry import RetryPolicy
+from sensors.runner.replica import Blueprint, Replica, Settings
+from sensors.runner.slots import claim_slot
+from sensors.spec.loader import load_manifest, load_manifests, make_manifest
+from sensors.spec.models import SensorManifest, Trigger
+
+Function = TypeVar("Function", bound=Callable[[ActionCall], Any])
+
+
+class Sensor:
+    """Which events to wait for, and what to do about them.
+
+    >>> from eventbus import Bus, Event
+    >>> from sensors import Sensor
+    >>> sensor = Sensor("greeter", {"hello": ("shop", "hello"), "world": ("shop", "world")})
+    >>> @sensor.trigger("greet", "hello && world")
+    ... def greet(call):
+    ...     print(call.events["hello"].json(), call.events["world"].json())
+    >>> with Bus.memory() as bus, sensor.start(bus) as running:
+    ...     running.wait_ready()
+    ...     _ = bus.publish(Event.new("shop", "hello", "Hello,"), Event.new("shop", "world", "world!"))
+    ...     running.settle()
+    Hello, world!
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dependencies: Mapping[str, tuple[str, str]],
+        *,
+        generation: int = 1,
+        start_from: str = "latest",
+    ) -> None:
+        """Declare a sensor in Python. `dependencies` maps a name to (source, event name)."""
+        self._functions: dict[str, Callable[[ActionCall], Any]] = {}
+        self._manifest: SensorManifest | None = None
+        self._triggers: list[dict[str, Any]] = []
+        self._metadata: dict[str, Any] = {"name": name, "generation": generation}
+        self._spec: dict[str, Any] = {
+            "startFrom": start_from,
+            "dependencies": [
+                {"name": dependency, "eventSourceName": source, "eventName": event}
+                for dependency, (source, event) in dependencies.items()
+            ],
+        }
+
+    @classmethod
+    def of(cls, manifest: SensorManifest) -> Sensor:
+        sensor = cls(manifest.name, {})
+        sensor._manifest = manifest
+        return sensor
+
+    @classmethod
+    def load(cls, path: str | Path) -> Sensor:
+        """The one sensor in a YAML file."""
+        return cls.of(load_manifest(path))
+
+    @classmethod
+    def load_all(cls, path: str | Path) -> list[Sensor]:
+        """All sensors in a YAML file."""
+        return [cls.of(manifest) for manifest in load_manifests(path)]
+
+    # --- declaring --------------------------------------------------------------------------------------------------
+
+    def trigger(
+        self,
+        name: str,
+        conditions: str = "",
+        *,
+        at_least_once: bool = False,
+        retry: RetryPolicy | None = None,
+    ) -> Callable[[Function], Function]:
+        """Declare a trigger whose action is the decorated function. Empty conditions mean all dependencies.
+
+        The function runs in a worker thread. It gets an `ActionCall`; raising an exception makes the attempt fail.
+        """
+
+        def declare(function: Function) -> Function:
+            trigger: dict[str, Any] = {
+                "template": {"name": name, "conditions": conditions, "python": {"function": function}},
+                "atLeastOnce": at_least_once,
+            }
+            if retry is not None:
+                trigger["retryStrategy"] = {
+                    "steps": retry.steps,
+                    "duration": timedelta(seconds=retry.duration),
+                    "factor": retry.factor,
+                    "jitter": retry.jitter,
+                }
+            self._triggers.append(trigger)
+            self._manifest = None
+            return function
+
+        return declare
+
+    def action(self, trigger: str) -> Callable[[Function], Function]:
+        """Let the decorated function be the action of a trigger that is declared already, for instance in YAML."""
+        names = [declared.name for declared in self.manifest.spec.triggers]
+        if trigger not in names:
+            raise ConfigError(
+                f"the sensor `{self.manifest.name}` has no trigger `{trigger}`; it has {', '.join(names)}"
+            )
+
+        def attach(function: Function) -> Function:
+            self._functions[trigger] = function
+            return function
+
+        return attach
+
+    @property
+    def manifest(self) -> SensorManifest:
+        """The validated manifest. Raises `ManifestError`."""
+        if self._manifest is None:
+            self._manifest = make_manifest(
+                {
+                    "apiVersion": "eventbus.dev/v1alpha1",
+                    "kind": "Sensor",
+                    "metadata": self._metadata,
+                    "spec": {**self._spec, "triggers": self._triggers},
+                }
+            )
+        return self._manifest
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        bus: Bus,
+        *,
+        slot: str | None = None,
+        partitions: int | None = None,
+        settings: Settings | None = None,
+    ) -> Replica:
+        """Make one replica of this sensor; use it as a context manager, or call its `start` and `stop`.
+
+        Any number of replicas may run at a time, here and elsewhere: they share the work.
+        """
+        blueprint = self.blueprint(bus.name)
+        name = blueprint.plan.name
+        topology = ensure_sensor_topics(bus.cluster, name, partitions)
+        claimed = claim_slot(name, slot)
+        return Replica(
+            bus.cluster,
+            blueprint,
+            topology,
+            self._actions(bus, name),
+            slot=claimed,
+            settings=settings,
+        )
+
+    def run(self, bus: Bus, *, slot: str | None = None, settings: Settings | None = None) -> None:
+        """Run in the foreground until SIGTERM or Ctrl-C, then finish what is under way."""
+        with self.start(bus, slot=slot, settings=settings) as replica, stop_signals() as stopped:
+            while not stopped.wait(0.2) and replica.failure is None:
+                pass
+
+    def blueprint(self, bus: BusName) -> Blueprint:
+        """The sensor as its stages see it, on this bus."""
+        manifest = self.manifest
+        spec = manifest.spec
+        digest = short_digest("spec", manifest.digest(), length=DIGEST_CHARACTERS)
+        plan = SensorPlan.of(
+            sensor_name(manifest, bus),
+            Owner(manifest.generation, digest),
+            [DependencyPlan(each.name, each.eventSourceName, each.eventName) for each in spec.dependencies],
+            [TriggerPlan(each.name, spec.conditions[each.name]) for each in spec.triggers],
+        )
+        deliveries = {trigger.name: _delivery(trigger) for trigger in spec.triggers}
+        return Blueprint(plan, deliveries, from_latest=spec.startFrom == "latest")
+
+    def _actions(self, bus: Bus, name: SensorName) -> dict[str, Action | TransactionalAction]:
+        context = ActionContext(
+            sensor=name.sensor,
+            namespace=name.bus.namespace,
+            bootstrap_servers=bus.bootstrap_servers,
+            partitions=_TopicPartitions(bus.cluster),
+        )
+        actions: dict[str, Action | TransactionalAction] = {}
+        for trigger in self.manifest.spec.triggers:
+            function = self._functions.get(trigger.name)
+            if function is None:
+                actions[trigger.name] = make_action(*trigger.action, context)
+            else:
+                actions[trigger.name] = PythonAction(PythonSpec(function=function), context)
+        return actions
+
+
+def sensor_name(manifest: SensorManifest, bus: BusName) -> SensorName:
+    """The sensor on this bus. A manifest that names another namespace or bus does not belong there."""
+    wanted = BusName(
+        manifest.namespace if "namespace" in manifest.metadata.model_fields_set else bus.namespace,
+        manifest.spec.eventBusName if "eventBusName" in manifest.spec.model_fields_set else bus.bus,
+    )
+    if wanted != bus:
+        raise ConfigError(
+            f"the sensor `{manifest.name}` belongs to the bus {wanted.namespace}/{wanted.bus}, "
+            f"and this is {bus.namespace}/{bus.bus}"
+        )
+    return SensorName(bus, manifest.name)
+
+
+def _delivery(trigger: Trigger) -> Delivery:
+    retry = trigger.retry
+    policy = RetryPolicy(retry.steps, retry.duration.total_seconds(), retry.factor, retry.jitter)
+    return Delivery(at_least_once=trigger.atLeastOnce, retry=policy)
+
+
+class _TopicPartitions(Mapping[str, int]):
+    """Partition counts of the bus's topics, asked for when an action needs them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __getitem__(self, topic: str) -> int:
+        info = self._cluster.describe([topic])[topic]
+        if info is None:
+            raise KeyError(topic)
+        return info.partitions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, while the block runs."""
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

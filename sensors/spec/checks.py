@@ -1,0 +1,121 @@
+"""The rules of a manifest that concern more than one field.
+
+`…_flaws` look at data that may still be wrong in any way, and judge only what is clear: a mistake in one place must
+not cause complaints about another. `spec_warnings` looks at a manifest that is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from eventbus.errors import ConfigError
+from eventbus.names import BusName, SensorName
+from sensors.actions import ACTIONS
+from sensors.conditions import ConditionError, parse
+from sensors.spec.base import Flaw, Path, entries, get
+from sensors.spec.fields import is_kubernetes_name
+from sensors.spec.suggestions import suggest
+
+if TYPE_CHECKING:
+    from sensors.spec.models import SensorSpec
+
+
+def template_flaws(template: Any, not_yet: Collection[str]) -> Iterator[Flaw]:
+    """A trigger has exactly one action."""
+    given = [kind for kind in ACTIONS if get(template, kind) is not None]
+    if len(given) > 1:
+        both = _listed(given, "and")
+        yield Flaw((given[1],), f"a trigger has exactly one action, and this one has {both}", about_key=True)
+    if given or not isinstance(template, Mapping) or not_yet & template.keys():
+        return
+    known = sorted(kind for kind, action in ACTIONS.items() if action.in_manifests)
+    empty = [kind for kind in known if kind in template]
+    if empty:
+        message = f"`{empty[0]}` is empty; write `{empty[0]}: {{}}` for one without settings"
+        yield Flaw((empty[0],), message, about_key=True)
+    else:
+        yield Flaw((), f"the trigger has no action; give it one of {_listed(known, 'or')}")
+
+
+def naming_flaws(manifest: Any) -> Iterator[Flaw]:
+    """The names together must make topics that Kafka accepts."""
+    name = get(manifest, "metadata", "name")
+    namespace = get(manifest, "metadata", "namespace") or "default"
+    bus = get(manifest, "spec", "eventBusName") or "default"
+    if not all(isinstance(each, str) and is_kubernetes_name(each) for each in (name, namespace, bus)):
+        return
+    try:
+        bus_name = BusName(namespace, bus)
+    except ConfigError as error:
+        yield Flaw(("spec", "eventBusName"), str(error))
+        return
+    try:
+        SensorName(bus_name, name)
+    except ConfigError as error:
+        yield Flaw(("metadata", "name"), str(error))
+
+
+def spec_flaws(spec: Any) -> Iterator[Flaw]:
+    """Names are unique, and every reference to a dependency finds it."""
+    dependencies = [get(dependency, "name") for _, dependency in entries(spec, "dependencies")]
+    triggers = [get(trigger, "template", "name") for _, trigger in entries(spec, "triggers")]
+    for index in _repeated(dependencies):
+        yield Flaw(("dependencies", index, "name"), f"two dependencies are named `{dependencies[index]}`")
+    for index in _repeated(triggers):
+        yield Flaw(("triggers", index, "template", "name"), f"two triggers are named `{triggers[index]}`")
+    names = [name for name in dependencies if isinstance(name, str)]
+    if not names or len(names) < len(dependencies):
+        return  # a dependency without a usable name: what refers to it is not to blame
+    for index, trigger in entries(spec, "triggers"):
+        template = get(trigger, "template")
+        yield from _condition_flaws(get(template, "conditions"), names, ("triggers", index, "template", "conditions"))
+        for kind in ACTIONS:
+            yield from _payload_flaws(get(template, kind), names, ("triggers", index, "template", kind, "payload"))
+
+
+def _condition_flaws(text: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
+    if isinstance(text, str):
+        try:
+            parse(text, names)
+        except ConditionError as error:
+            yield Flaw(path, error.message, error.column - 1)
+
+
+def _payload_flaws(action: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
+    for index, parameter in entries(action, "payload"):
+        name = get(parameter, "src", "dependencyName")
+        if isinstance(name, str) and name not in names:
+            where = (*path, index, "src", "dependencyName")
+            yield Flaw(where, f"there is no dependency `{name}`; {suggest(name, names)}")
+
+
+def spec_warnings(spec: SensorSpec) -> Iterator[Flaw]:
+    """What is allowed, but does nothing."""
+    used = frozenset().union(*(condition.names for condition in spec.conditions.values()))
+    for index, dependency in enumerate(spec.dependencies):
+        if dependency.name not in used:
+            yield Flaw(("dependencies", index, "name"), f"no trigger uses the dependency `{dependency.name}`")
+    for index, trigger in enumerate(spec.triggers):
+        kind, action = trigger.action
+        names = spec.conditions[trigger.name].names
+        for number, parameter in enumerate(getattr(action, "payload", None) or ()):
+            source = parameter.src
+            if source.dependencyName not in names and source.value is None:
+                path = ("triggers", index, "template", kind, "payload", number, "src", "dependencyName")
+                reason = f"`{source.dependencyName}` is not in the trigger's conditions"
+                yield Flaw(path, f"this parameter is always left out: {reason}")
+
+
+def _repeated(names: list[Any]) -> Iterator[int]:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if isinstance(name, str):
+            if name in seen:
+                yield index
+            seen.add(name)
+
+
+def _listed(names: Collection[str], conjunction: str) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return f"{', '.join(quoted[:-1])} {conjunction} {quoted[-1]}" if len(quoted) > 1 else quoted[0]

@@ -1,0 +1,122 @@
+"""Reads Sensor manifests. Whatever is wrong with one is reported at once, each problem with its line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from sensors.spec.base import Flaw, Path
+from sensors.spec.checks import spec_warnings
+from sensors.spec.messages import Written, translate
+from sensors.spec.models import API_VERSIONS, KIND, SensorManifest
+from sensors.spec.positions import Document
+from sensors.spec.problems import ManifestError, Problem
+from sensors.spec.yamltree import plain, read_tree
+
+MAX_BYTES = 1024 * 1024
+"""What Kubernetes can store is hardly more, and nobody writes a larger one by hand."""
+
+
+def load_manifest(path: str | FilePath) -> SensorManifest:
+    """The one Sensor in a YAML file. Raises `ManifestError`."""
+    manifests = load_manifests(path)
+    if len(manifests) > 1:
+        message = f"there are {len(manifests)} manifests in this file, and one is expected"
+        raise ManifestError([Problem(message, str(path))])
+    return manifests[0]
+
+
+def load_manifests(path: str | FilePath) -> list[SensorManifest]:
+    """The Sensors in a YAML file, which has one document for each. Raises `ManifestError`."""
+    file = str(path)
+    try:
+        with FilePath(path).open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ManifestError([Problem(f"cannot be read: {error.strerror}", file)]) from None
+    if len(content) > MAX_BYTES:
+        raise ManifestError([Problem(f"is larger than {MAX_BYTES // 1024} KiB, which no manifest may be", file)])
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ManifestError([Problem(f"is not UTF-8 text: see line {line}", file)]) from None
+    return load_text(text, file)
+
+
+def load_text(text: str, filename: str) -> list[SensorManifest]:
+    """The Sensors in a YAML text, one document for each. Raises `ManifestError`."""
+    tree = read_tree(text, filename)
+    problems = list(tree.problems)
+    manifests: dict[tuple[str, str], SensorManifest] = {}
+    for node in tree.documents:
+        document = Document(node, tree.source)
+        try:
+            manifest = _validate(plain(node), document.written)
+        except _Flawed as error:
+            problems += map(document.problem, error.flaws)
+            continue
+        manifest.attach_warnings(map(document.problem, _warnings(manifest)))
+        if manifests.setdefault((manifest.namespace, manifest.name), manifest) is not manifest:
+            flaw = Flaw(("metadata", "name"), f"two sensors of this file are named `{manifest.name}`")
+            problems.append(document.problem(flaw))
+    if problems:
+        raise ManifestError(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
+    if not manifests:
+        raise ManifestError([Problem("the manifest is empty", filename)])
+    return list(manifests.values())
+
+
+def make_manifest(data: Mapping[str, Any]) -> SensorManifest:
+    """A Sensor made by a program. Raises `ManifestError`, whose problems name fields instead of lines."""
+    try:
+        manifest = _validate(data, lambda _: None)
+    except _Flawed as error:
+        raise ManifestError([_unplaced(flaw) for flaw in error.flaws]) from None
+    manifest.attach_warnings(map(_unplaced, _warnings(manifest)))
+    return manifest
+
+
+class _Flawed(Exception):
+    def __init__(self, flaws: list[Flaw]) -> None:
+        super().__init__()
+        self.flaws = flaws
+
+
+def _validate(data: Any, written: Written) -> SensorManifest:
+    flaws = list(_envelope_flaws(data))
+    if flaws:
+        raise _Flawed(flaws)  # it is something else altogether: complaints about its fields would only confuse
+    try:
+        return SensorManifest.model_validate(data)
+    except ValidationError as error:
+        raise _Flawed(list(translate(error, SensorManifest, written))) from None
+
+
+def _envelope_flaws(data: Any) -> Iterator[Flaw]:
+    if not isinstance(data, Mapping):
+        yield Flaw((), "a manifest must be a mapping with `apiVersion`, `kind`, `metadata` and `spec`")
+        return
+    for field, allowed in (("apiVersion", API_VERSIONS), ("kind", (KIND,))):
+        value = data.get(field)
+        if value not in allowed:
+            fault = "is missing" if value is None else f"cannot be `{value}`"
+            yield Flaw((field,), f"`{field}` {fault}; write {' or '.join(f'`{each}`' for each in allowed)}")
+
+
+def _warnings(manifest: SensorManifest) -> Iterator[Flaw]:
+    for flaw in spec_warnings(manifest.spec):
+        yield Flaw(("spec", *flaw.path), flaw.message)
+
+
+def _unplaced(flaw: Flaw) -> Problem:
+    column = "" if flaw.index is None else f" (column {flaw.index + 1})"
+    return Problem(f"{flaw.message}{column}", _dotted(flaw.path))
+
+
+def _dotted(path: Path) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.lstrip(".") or "manifest"

@@ -1,0 +1,238 @@
+"""What a Sensor manifest may contain: argo-events' fields, as far as they work here, and a few of our own.
+
+Fields that argo-events has and we do not are named in `not_yet`, so that they are refused by name instead of being
+taken for misspellings. Rules between fields are in `sensors.spec.checks`.
+"""
+
+# ruff: noqa: N815 - the fields are called as argo-events calls them
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+from pydantic import Field, PrivateAttr, create_model, model_validator
+
+from eventbus.names import BusName, SensorName
+from sensors.actions import ACTIONS
+from sensors.conditions import Condition, parse
+from sensors.spec.base import Flaw, SpecModel
+from sensors.spec.checks import naming_flaws, spec_flaws, template_flaws
+from sensors.spec.fields import (
+    Amount,
+    Bool,
+    CountFromOne,
+    Duration,
+    EventReference,
+    KubernetesName,
+    PartName,
+    StringMap,
+    Text,
+)
+from sensors.spec.problems import Problem
+
+API_VERSIONS = ("argoproj.io/v1alpha1", "eventbus.dev/v1alpha1")
+KIND = "Sensor"
+Mode: TypeAlias = Literal["atMostOnce", "atLeastOnce"]
+
+
+class Dependency(SpecModel):
+    """An event that triggers can wait for."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset(("filters", "transform", "filtersLogicalOperator"))
+
+    name: PartName
+    """What conditions and parameters call it."""
+    eventSourceName: EventReference
+    """The event's `source`; for events of an EventSource, its name."""
+    eventName: EventReference
+    """The event's `subject`, as EventSources set it; or its `type`."""
+
+
+class RetryStrategy(SpecModel):
+    """When a failed action is tried again. Without one it is tried once."""
+
+    steps: CountFromOne = 5
+    """Attempts in all, the first included."""
+    duration: Duration = timedelta(seconds=1)
+    """The pause after the first attempt: `500ms`, `3s`, `1m30s`; a bare number counts nanoseconds."""
+    factor: Amount = 1.0
+    """Each further pause is this many times the one before."""
+    jitter: Amount = 1.0
+    """Up to this fraction of a pause is added to it at random."""
+
+
+class TriggerTemplateBase(SpecModel):
+    """What every trigger has, whatever its action."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset(
+        {"conditionsReset", "k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
+        | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
+    )
+    hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
+
+    name: PartName
+    conditions: Text = ""
+    """Names of dependencies with `&&`, `||` and parentheses; empty means all of them."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterable[Flaw]:
+        return template_flaws(data, cls.not_yet)
+
+    @property
+    def action(self) -> tuple[str, SpecModel]:
+        """The kind of the one action, and its spec."""
+        return next((kind, spec) for kind in ACTIONS if (spec := getattr(self, kind)) is not None)
+
+
+if TYPE_CHECKING:
+    TriggerTemplate = TriggerTemplateBase
+else:
+    TriggerTemplate = create_model(
+        "TriggerTemplate",
+        __base__=TriggerTemplateBase,
+        __doc__="What a trigger does, and when. It has exactly one action.",
+        **{kind: (action.spec | None, None) for kind, action in ACTIONS.items()},
+    )
+
+
+class Trigger(SpecModel):
+    """An action and the condition that causes it."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset(("parameters", "policy", "rateLimit", "dlqTrigger"))
+
+    template: TriggerTemplate
+    retryStrategy: RetryStrategy | None = None
+    atLeastOnce: Bool = False
+    """True: repeat the action rather than lose it. False: lose it rather than repeat it."""
+
+    @property
+    def name(self) -> str:
+        return self.template.name
+
+    @property
+    def action(self) -> tuple[str, SpecModel]:
+        return self.template.action
+
+    @property
+    def mode(self) -> Mode:
+        return "atLeastOnce" if self.atLeastOnce else "atMostOnce"
+
+    @property
+    def retry(self) -> RetryStrategy:
+        """The strategy that applies: without one, a single attempt."""
+        return self.retryStrategy or RetryStrategy(steps=1)
+
+
+class SensorSpec(SpecModel):
+    """Which events to wait for, and what to do about them."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset(
+        ("template", "errorOnFailedRound", "revisionHistoryLimit", "loggingFields")
+    )
+
+    dependencies: Annotated[tuple[Dependency, ...], Field(min_length=1)]
+    triggers: Annotated[tuple[Trigger, ...], Field(min_length=1)]
+    eventBusName: KubernetesName = "default"
+    replicas: CountFromOne = 1
+    startFrom: Literal["latest", "earliest"] = "latest"
+    """Where a sensor that has never run begins: with events from now on, or with the oldest still there."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        return spec_flaws(data)
+
+    @cached_property
+    def conditions(self) -> Mapping[str, Condition]:
+        """The condition of each trigger, by the trigger's name."""
+        names = [dependency.name for dependency in self.dependencies]
+        return {trigger.name: parse(trigger.template.conditions, names) for trigger in self.triggers}
+
+
+class Metadata(SpecModel):
+    """Kubernetes' object metadata. What only a cluster writes is accepted and forgotten."""
+
+    from_cluster: ClassVar[frozenset[str]] = frozenset(
+        {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"}
+        | {"managedFields", "ownerReferences", "finalizers", "selfLink"}
+    )
+
+    name: KubernetesName
+    namespace: KubernetesName = "default"
+    labels: StringMap = Field(default={})
+    annotations: StringMap = Field(default={})
+    generation: CountFromOne = 1
+    """Counts the changes of the spec; of two replicas with different ones, the higher takes over."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _forget(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        forgotten = cls.from_cluster | {"generateName"}  # which is a flaw already
+        return {name: value for name, value in data.items() if name not in forgotten}
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        if isinstance(data, Mapping) and "generateName" in data:
+            message = "`generateName` is not possible: a sensor's topics need a fixed `name`"
+            yield Flaw(("generateName",), message, about_key=True)
+
+
+class SensorManifest(SpecModel):
+    """A Sensor, as it is written in a YAML file or kept by Kubernetes."""
+
+    apiVersion: Literal["argoproj.io/v1alpha1", "eventbus.dev/v1alpha1"]
+    kind: Literal["Sensor"]
+    metadata: Metadata
+    spec: SensorSpec
+    status: Annotated[Any, Field(exclude=True)] = None
+    """What a cluster says about the sensor; ignored."""
+
+    _warnings: tuple[Problem, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        return naming_flaws(data)
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def generation(self) -> int:
+        return self.metadata.generation
+
+    @property
+    def full_name(self) -> SensorName:
+        """The sensor on its bus: what its topics and groups are named after."""
+        return SensorName(BusName(self.namespace, self.spec.eventBusName), self.name)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What is allowed but probably not meant."""
+        return self._warnings
+
+    def attach_warnings(self, warnings: Iterable[Problem]) -> None:
+        """For whoever read the manifest and knows where everything stood."""
+        self._warnings = tuple(warnings)
+
+    def digest(self) -> str:
+        """Stands for what the spec means: defaults, spelling and order do not matter, and neither do replicas.
+
+        Fields that have their default are left out, so that a release that adds a field changes no digest.
+        """
+        spec = self.spec.model_dump(mode="json", exclude_defaults=True, exclude={"replicas"})
+        for trigger in spec["triggers"]:
+            trigger["template"]["conditions"] = str(self.spec.conditions[trigger["template"]["name"]])
+        spec["triggers"].sort(key=lambda trigger: trigger["template"]["name"])
+        spec["dependencies"].sort(key=lambda dependency: dependency["name"])
+        return blake2b(msgspec.json.encode(spec, order="sorted"), digest_size=16).hexdigest()

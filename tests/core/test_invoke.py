@@ -1,0 +1,325 @@
+"""The invoke core: delivery modes, order within a lane, retries, dead letters, crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventbus.events import Event
+from eventbus.formats import Invocation, dead_letter
+from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
+from eventbus.names import Kind
+from eventbus.ports import Output, Record
+from sensors.actions.base import ActionError
+from sensors.invoke import Delivery, Invoker, InvokeStep, Task
+from sensors.match import Matcher
+from sensors.retry import RetryPolicy
+from tests.core.builders import NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
+
+PLAN = make_plan({"once": "a", "least": "b"})
+ONCE, LEAST = Delivery(at_least_once=False), Delivery(at_least_once=True)
+RETRY = RetryPolicy(steps=3, duration=1.0, factor=2.0, jitter=0.0)
+
+
+def action(trigger: str, offset: int, key: str = "") -> Record:
+    event = Event.new(
+        "shop", "a" if trigger == "once" else "b", id=f"{offset}", **({"partitionkey": key} if key else {})
+    )
+    [output] = Matcher(PLAN, TOPOLOGY, "0").outputs(event_record(event, offset=offset))
+    return msgspec.structs.replace(as_read(output, offset), partition=0)
+
+
+def invoker(once: Delivery = ONCE, least: Delivery = LEAST, *, concurrency: int = 4) -> Invoker:
+    made = Invoker(PLAN, {"once": once, "least": least}, TOPOLOGY, "0", concurrency=concurrency)
+    made.open(0, InvokeCommit(OWNER, 0, ()))
+    return made
+
+
+def started(core: Invoker, now: float = 0.0) -> list[Task]:
+    return list(core.startable(now, int(now * 1000)))
+
+
+def outcomes(step: InvokeStep | None) -> list[tuple[int, str]]:
+    assert step is not None
+    notes = [msgspec.json.decode(o.value or b"", type=Invocation) for o in invocations(step.outputs)]
+    return [(note.offset, note.outcome) for note in notes]
+
+
+def invocations(outputs: Sequence[Output]) -> list[Output]:
+    return [output for output in outputs if output.topic == NAME.topic(Kind.INVOCATION)]
+
+
+def failure(*, retriable: bool = True, sent: bool = True, retry_after: float | None = None) -> ActionError:
+    return ActionError("no", retriable=retriable, sent=sent, status="503", retry_after=retry_after)
+
+
+def test_at_most_once_is_marked_and_committed_before_it_is_invoked() -> None:
+    core = invoker()
+    core.receive([action("once", 0)])
+    assert started(core) == []
+    step = core.transaction(5)
+    assert outcomes(step) == [(0, "taken")]
+    assert step is not None
+    assert step.commits[0].offset == 1
+    assert started(core) == [], "the mark is not durable yet"
+    core.committed()
+    assert len(started(core)) == 1
+
+
+def test_at_least_once_is_marked_after_it_has_succeeded() -> None:
+    core = invoker()
+    core.receive([action("least", 0)])
+    [task] = started(core)
+    step = core.transaction(5)
+    assert step is not None
+    assert (step.outputs, step.commits[0].offset) == ([], 0)
+    core.succeeded(task, "200", 9)
+    step = core.transaction(9)
+    assert outcomes(step) == [(0, "succeeded")]
+    assert step is not None
+    assert step.commits[0].offset == 1
+
+
+def test_one_key_is_in_order_and_another_overtakes_it() -> None:
+    core = invoker()
+    core.receive([action("least", 0, "x"), action("least", 1, "x"), action("least", 2, "y")])
+    first = started(core)
+    assert [task.record.offset for task in first] == [0, 2]
+    core.succeeded(first[1], "ok", 1)
+    assert started(core) == []
+    step = core.transaction(1)
+    assert step is not None
+    assert step.commits[0] == InvokeCommit(OWNER, 0, [(2, 3)])
+    core.succeeded(first[0], "ok", 2)
+    assert [task.record.offset for task in started(core)] == [1]
+
+
+def test_no_more_run_at_a_time_than_the_concurrency_allows() -> None:
+    core = invoker(concurrency=2)
+    core.receive([action("least", offset, f"k{offset}") for offset in range(5)])
+    running = started(core)
+    assert len(running) == 2
+    core.succeeded(running[0], "ok", 1)
+    assert len(started(core)) == 1
+
+
+def test_a_lane_takes_ahead_but_never_in_the_place_of_another_lanes_head() -> None:
+    core = invoker(concurrency=2)
+    core.receive([action("once", offset, "slow") for offset in range(10)] + [action("once", 10, "other")])
+    taken = [offset for offset, _ in outcomes(core.transaction(0))]
+    assert taken == [0, 10, 1, 2]
+
+
+def test_a_failed_attempt_is_retried_with_growing_delays_and_then_dead_lettered() -> None:
+    core = invoker(least=Delivery(at_least_once=True, retry=RETRY))
+    core.receive([action("least", 0)])
+    [task] = started(core, 0.0)
+    core.failed(task, failure(), 0.5, 500)
+    assert core.next_wakeup() == 1.5
+    assert started(core, 1.4) == []
+    [task] = started(core, 1.5)
+    core.failed(task, failure(), 2.0, 2000)
+    assert core.next_wakeup() == 4.0
+    [task] = started(core, 4.0)
+    core.failed(task, failure(), 4.0, 4000)
+    step = core.transaction(4000)
+    assert outcomes(step) == [(0, "failed"), (0, "failed"), (0, "dead-lettered")]
+    assert step is not None
+    assert step.commits[0].offset == 1
+    [letter] = [output for output in step.outputs if output.topic == NAME.topic(Kind.DLQ)]
+    fact = dead_letter(as_read(letter, 0))
+    assert (fact.reason, fact.detail, fact.attempts, fact.trigger) == ("action-failed", "no", 3, "least")
+    assert letter.value == task.record.value
+
+
+def test_retry_after_is_honoured_and_the_total_is_capped() -> None:
+    core = invoker(least=Delivery(at_least_once=True, retry=RETRY))
+    core.receive([action("least", 0)])
+    [task] = started(core)
+    core.failed(task, failure(retry_after=30), 0.0, 0)
+    assert core.next_wakeup() == 30.0
+    [task] = started(core, 30.0)
+    core.failed(task, failure(retry_after=1000), 30.0, 0)
+    assert core.next_wakeup() is None
+    assert outcomes(core.transaction(0))[-1] == (0, "dead-lettered")
+
+
+@pytest.mark.parametrize(
+    ("delivery", "error", "outcome"),
+    [
+        (Delivery(at_least_once=True, retry=RETRY), failure(retriable=False), "dead-lettered"),
+        (Delivery(at_least_once=True, retry=RETRY), failure(), "failed"),
+        (Delivery(at_least_once=False, retry=RETRY), failure(sent=True), "dead-lettered"),
+        (Delivery(at_least_once=False, retry=RETRY), failure(sent=False), "failed"),
+        (Delivery(at_least_once=False), failure(sent=False), "dead-lettered"),
+    ],
+)
+def test_what_is_tried_again(delivery: Delivery, error: ActionError, outcome: str) -> None:
+    core = invoker(once=delivery, least=delivery)
+    core.receive([action("least", 0)])
+    core.transaction(0)
+    core.committed()
+    [task] = started(core)
+    core.failed(task, error, 0.0, 0)
+    assert outcomes(core.transaction(0))[-1] == (0, outcome)
+
+
+def test_before_a_partition_is_given_up_what_was_not_begun_is_handed_back() -> None:
+    core = invoker(concurrency=2)
+    core.receive([action("once", 0, "x"), action("once", 1, "x"), action("least", 2, "y")])
+    core.transaction(0)
+    core.committed()
+    assert len(started(core)) == 2
+    core.release([0], 7)
+    step = core.finish()
+    assert outcomes(step) == [(0, "lost")]
+    assert step is not None
+    assert step.commits[0] == InvokeCommit(OWNER, 1, []), "0 is lost, 1 and 2 are left to the next owner"
+
+
+def test_the_outcome_of_a_dropped_partition_does_not_count() -> None:
+    core = invoker()
+    core.receive([action("least", 0)])
+    [task] = started(core)
+    core.drop(0)
+    core.succeeded(task, "ok", 1)
+    assert core.transaction(1) is None
+
+
+def test_an_attempt_from_before_a_restore_is_waited_for() -> None:
+    core = invoker()
+    core.receive([action("least", 0)])
+    [old] = started(core)
+    core.drop(0)
+    core.open(0, InvokeCommit(OWNER, 0, ()))
+    core.receive([action("least", 0)])
+    assert started(core) == []
+    core.succeeded(old, "ok", 1)
+    assert [task.record.offset for task in started(core)] == [0]
+
+
+def test_an_action_of_a_removed_trigger_and_a_broken_record_are_dead_lettered() -> None:
+    core = Invoker(PLAN, {"once": ONCE}, TOPOLOGY, "0")
+    core.open(0, InvokeCommit(OWNER, 0, ()))
+    core.receive([action("least", 0), msgspec.structs.replace(action("once", 1), headers=[])])
+    step = core.transaction(0)
+    assert step is not None
+    assert [dead_letter(as_read(output, 0)).reason for output in step.outputs] == ["spec-changed", "invalid-record"]
+    assert step.commits[0].offset == 2
+
+
+def test_back_pressure_begins_before_the_metadata_is_full() -> None:
+    core = invoker(concurrency=1)
+    core.receive([action("least", offset, f"k{offset}") for offset in range(1000)])
+    assert core.congested() == {0}
+    step = core.transaction(0)
+    assert step is not None
+    assert len(encode_invoke(step.commits[0])) <= 4000
+
+
+class World:
+    """An action topic, its last commit, and a sink that remembers every invocation that reached it."""
+
+    def __init__(self, log: list[Record]) -> None:
+        self.log = log
+        self.committed = (0, encode_invoke(InvokeCommit(OWNER, 0, ())))
+        self.dead: set[int] = set()
+        self.sink: list[int] = []
+        self.now = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        retry = RetryPolicy(steps=2, duration=0.1, jitter=0.0)
+        self.core = Invoker(
+            PLAN,
+            {"once": Delivery(at_least_once=False, retry=retry), "least": Delivery(at_least_once=True, retry=retry)},
+            TOPOLOGY,
+            "0",
+            concurrency=3,
+        )
+        commit = decode_invoke(*self.committed)
+        self.core.open(0, commit)
+        self.running: list[Task] = []
+        self.position = commit.offset
+
+    def read(self, count: int) -> None:
+        batch = [record for record in self.log if record.offset >= self.position][:count]
+        if batch:
+            self.position = batch[-1].offset + 1
+            self.core.receive(batch)
+
+    def commit(self) -> None:
+        step = self.core.transaction(0)
+        if step is not None:
+            self.committed = (step.commits[0].offset, encode_invoke(step.commits[0]))
+            self.dead |= {
+                dead_letter(as_read(output, 0)).offset
+                for output in step.outputs
+                if output.topic == NAME.topic(Kind.DLQ)
+            }
+        self.core.committed()
+
+    def begin(self) -> None:
+        self.now += 0.2
+        for task in self.core.startable(self.now, 0):
+            self.running.append(task)
+        lanes = [task.record.key for task in self.running]
+        assert len(lanes) == len(set(lanes)), "one at a time within a lane"
+
+    def end(self, index: int, how: str) -> None:
+        if self.running:
+            task = self.running.pop(index % len(self.running))
+            if how != "unsent":
+                self.sink.append(task.record.offset)
+            if how == "ok":
+                self.core.succeeded(task, "ok", 0)
+            else:
+                self.core.failed(task, failure(sent=how == "sent"), self.now, 0)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["read", "commit", "begin", "begin", "end", "end", "crash"]),
+        st.integers(0, 5),
+        st.sampled_from(["ok", "ok", "sent", "unsent"]),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["once", "least"]), st.sampled_from("xyz")), max_size=25), steps)
+def test_whatever_happens_every_action_stays_within_its_mode(
+    actions: list[tuple[str, str]], schedule: list[tuple[str, int, str]]
+) -> None:
+    world = World([action(trigger, 2 * number, key) for number, (trigger, key) in enumerate(actions)])
+    for what, number, how in schedule:
+        match what:
+            case "read":
+                world.read(number)
+            case "commit":
+                world.commit()
+            case "begin":
+                world.begin()
+            case "end":
+                world.end(number, how)
+            case "crash":
+                world.restart()
+    for _ in range(10 * len(actions) + 10):
+        world.read(100)
+        world.commit()
+        world.begin()
+        world.end(0, "ok")
+    counts = Counter(world.sink)
+    for number, (trigger, _) in enumerate(actions):
+        if trigger == "once":
+            assert counts[2 * number] <= 1
+        else:
+            assert counts[2 * number] >= 1 or 2 * number in world.dead
+    end = world.log[-1].offset + 1 if world.log else 0
+    assert world.committed == (end, encode_invoke(InvokeCommit(OWNER, end, ())))

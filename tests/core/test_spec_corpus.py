@@ -1,0 +1,39 @@
+"""Manifests that users of argo-events start from load, or are refused by naming the field and its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sensors.spec.loader import load_manifests
+from sensors.spec.problems import ManifestError, Problem
+
+CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "argo-examples"
+SENSORS = sorted(file for file in CORPUS.glob("*.y*ml") if "kind: Sensor\n" in file.read_text())
+LOADS = {"sensors_http-trigger.yaml", "sensors_log.yaml"}
+
+pytestmark = pytest.mark.skipif(not SENSORS, reason="the corpus ../shared/corpus is not there")
+
+
+def _problems(file: Path) -> list[Problem]:
+    try:
+        load_manifests(file)
+    except ManifestError as error:
+        return error.problems
+    return []
+
+
+@pytest.mark.parametrize("file", SENSORS, ids=lambda file: file.name)
+def test_an_example_of_argo_events_loads_or_its_unsupported_fields_are_named(file: Path) -> None:
+    problems = _problems(file)
+    assert (not problems) == (file.name in LOADS)
+    lines = file.read_text().splitlines()
+    for problem in problems:
+        assert problem.line is not None
+        assert problem.column is not None
+        named = re.match(r"(?:unknown field )?`(\w+)`", problem.message)
+        assert named is not None
+        if "is missing" not in problem.message:
+            assert lines[problem.line - 1][problem.column - 1 :].startswith(f"{named[1]}:")

@@ -1,0 +1,73 @@
+"""The example folders, and how what happened is compared with what an example promises."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from eventbus.cloudevents import from_json
+from eventbus.events import Event
+from sensors import Sensor
+from sensors.spec.loader import load_text
+
+ROOT = Path(__file__).parents[2] / "examples"
+
+
+class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An action: which events made which trigger fire and, where the example says so, what became of it."""
+
+    trigger: str
+    events: Mapping[str, str]
+    outcome: str | None = None
+    attempts: int | None = None
+
+    def fired(self) -> Done:
+        """Without what became of it."""
+        return Done(self.trigger, self.events)
+
+
+class Example:
+    """One folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def text(self, file: str, replacements: Mapping[str, str] | None = None) -> str:
+        """A file of the example, with the replacements that a test's surroundings ask for."""
+        text = (self.folder / file).read_text()
+        for old, new in (replacements or {}).items():
+            if old not in text:
+                raise AssertionError(f"{self.folder.name}/{file} does not contain {old}")
+            text = text.replace(old, new)
+        return text
+
+    def sensor(self, file: str = "sensor.yaml", replacements: Mapping[str, str] | None = None) -> Sensor:
+        [manifest] = load_text(self.text(file, replacements), file)
+        return Sensor.of(manifest)
+
+    @property
+    def events(self) -> list[Event]:
+        return [from_json(line.encode()) for line in self.text("events.jsonl").splitlines()]
+
+    @property
+    def expected(self) -> list[Done]:
+        return [msgspec.json.decode(line, type=Done) for line in self.text("expected.jsonl").splitlines()]
+
+    def lanes(self, actions: Iterable[Done]) -> dict[tuple[str, frozenset[bytes | None]], list[Done]]:
+        """What has an order on a real Kafka: the actions of one trigger whose events have the same key."""
+        keys = {event.id: event.key for event in self.events}
+        lanes = defaultdict(list)
+        for action in actions:
+            lanes[action.trigger, frozenset(keys[event] for event in action.events.values())].append(action)
+        return dict(lanes)
+
+
+def names() -> list[str]:
+    return sorted(folder.name for folder in ROOT.iterdir() if folder.is_dir())
+
+
+def with_manifest() -> list[str]:
+    return [name for name in names() if (ROOT / name / "sensor.yaml").exists()]

@@ -1,0 +1,188 @@
+"""Bytes that are stored on users' brokers. When one of these tests fails, the change needs a migration."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventbus import formats
+from eventbus.cloudevents import from_kafka, to_json, to_kafka
+from eventbus.events import Event
+from eventbus.hashing import action_id, partition_of, short_digest, slot_key
+from eventbus.metadata import (
+    InvokeCommit,
+    JoinCommit,
+    Mark,
+    Owner,
+    decode_invoke,
+    decode_join,
+    decode_match,
+    encode_invoke,
+    encode_join,
+    encode_match,
+)
+from eventbus.ports import Output, Record
+from sensors.match import Matcher
+from sensors.plan import trigger_digest
+from tests.core.builders import TOPOLOGY, event_record, make_plan
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+EVENT = Event.new("shop", "a", {"n": 1}, id="e-1", traceparent=PARENT)
+DOCUMENT = (
+    b'{"specversion":"1.0","id":"e-1","source":"shop","type":"dev.eventbus.event","subject":"a",'
+    b'"datacontenttype":"application/json","traceparent":"' + PARENT.encode() + b'","data":{"n":1}}'
+)
+OWNER = Owner(3, "abcdefgh")
+
+
+def test_event_record() -> None:
+    assert to_kafka(EVENT) == (
+        [
+            ("ce_specversion", b"1.0"),
+            ("ce_id", b"e-1"),
+            ("ce_source", b"shop"),
+            ("ce_type", b"dev.eventbus.event"),
+            ("ce_subject", b"a"),
+            ("content-type", b"application/json"),
+            ("ce_traceparent", PARENT.encode()),
+        ],
+        b'{"n":1}',
+    )
+    assert to_json(from_kafka(*to_kafka(EVENT))) == DOCUMENT
+
+
+def test_trigger_record() -> None:
+    plan = make_plan({"both": "a && b"})
+    [output] = Matcher(plan, TOPOLOGY, "0").outputs(event_record(EVENT, offset=7, partition=2, timestamp=1234))
+    assert output == Output(
+        "ns-bus-sensor-trigger",
+        0,
+        b"both\0",
+        DOCUMENT,
+        [
+            (
+                "eb_trigger",
+                b'{"t":"both","d":["a"],"e":[2,7,1234],"s":"'
+                + plan.triggers["both"].shape.encode()
+                + b'","w":["'
+                + PARENT.encode()
+                + b'",""],"v":1}',
+            )
+        ],
+    )
+
+
+def test_action_record() -> None:
+    plan = make_plan({"either": "a || b"})
+    [output] = Matcher(plan, TOPOLOGY, "0").outputs(event_record(EVENT, offset=7, partition=2, timestamp=1234))
+    action = b"f62ce1e6713e42e12a2bfe797e3e691c"
+    assert output.topic == "ns-bus-sensor-action"
+    assert output.key == b"either\0"
+    assert output.value == b"[" + DOCUMENT + b"]"
+    assert output.headers == [
+        (
+            "eb_action",
+            b'{"id":"'
+            + action
+            + b'","t":"either","e":[[["a"],[2,7,1234]]],"g":1,"w":["'
+            + PARENT.encode()
+            + b'",""],"v":1}',
+        ),
+        ("ce_id", action),
+        ("ce_subject", b"either"),
+        ("ce_specversion", b"1.0"),
+        ("ce_type", b"dev.eventbus.action"),
+        ("ce_source", b"/ns/bus/sensor"),
+        ("content-type", b"application/json"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "encoded"),
+    [
+        (formats.HeldKey("t", "k", "d", 2), b'["held","t","k","d",2]'),
+        (formats.IdentityKey(), b'["identity"]'),
+        (formats.OriginKey("match", 3), b'["origin","match",3]'),
+    ],
+)
+def test_state_keys(key: formats.HeldKey | formats.IdentityKey | formats.OriginKey, encoded: bytes) -> None:
+    assert formats.encode_state_key(key) == encoded
+    assert formats.decode_state_key(Record("t", 0, 0, 0, encoded, None, ())) == key
+
+
+def test_state_identity_and_origin_values() -> None:
+    state = formats.StateFact(version=1, shape="abcd", source=formats.Source(1, 2, 3))
+    assert formats.encode_fact(state) == b'{"s":"abcd","e":[1,2,3],"v":1}'
+    identity = formats.Identity(
+        version=1,
+        namespace="n",
+        bus="b",
+        sensor="s",
+        event_partitions=1,
+        trigger_partitions=2,
+        action_partitions=3,
+        generation=4,
+        digest="abcdefgh",
+    )
+    assert formats.encode_fact(identity) == (
+        b'{"namespace":"n","bus":"b","sensor":"s","event_partitions":1,"trigger_partitions":2,'
+        b'"action_partitions":3,"generation":4,"digest":"abcdefgh","v":1}'
+    )
+    assert formats.encode_fact(formats.Origin(version=1, offset=9)) == b'{"offset":9,"v":1}'
+
+
+def test_invocation_and_dead_letter() -> None:
+    invocation = formats.Invocation(
+        version=1,
+        action="id",
+        sensor="n/b/s",
+        trigger="t",
+        attempt=2,
+        outcome="failed",
+        mode="atLeastOnce",
+        partition=1,
+        offset=5,
+        replica="0",
+        started=10,
+        ended=20,
+        status="503",
+        error="no",
+    )
+    assert formats.encode_fact(invocation) == (
+        b'{"action":"id","sensor":"n/b/s","trigger":"t","attempt":2,"outcome":"failed","mode":"atLeastOnce",'
+        b'"partition":1,"offset":5,"replica":"0","started":10,"ended":20,"status":"503","error":"no","v":1}'
+    )
+    letter = formats.DeadLetter(
+        version=1,
+        reason="invalid-event",
+        detail="no id",
+        stage="match",
+        topic="t",
+        partition=1,
+        offset=2,
+        timestamp=3,
+        replica="0",
+    )
+    assert formats.encode_fact(letter) == (
+        b'{"reason":"invalid-event","detail":"no id","stage":"match","topic":"t","partition":1,"offset":2,'
+        b'"timestamp":3,"replica":"0","v":1}'
+    )
+
+
+def test_commit_metadata() -> None:
+    assert encode_match(OWNER) == "m1;3;abcdefgh"
+    assert decode_match("m1;3;abcdefgh") == OWNER
+    join = JoinCommit(OWNER, 120, 5000, {"AbCdEf": Mark("wxyz", 100), "GhIjKl": Mark("wxyz", 117)})
+    assert encode_join(join) == "j1;3;abcdefgh;120;5000;AbCdEfwxyz0,GhIjKlwxyz17"
+    assert decode_join(100, "j1;3;abcdefgh;120;5000;AbCdEfwxyz0,GhIjKlwxyz17") == join
+    invoke = InvokeCommit(OWNER, 10, [(12, 15), (20, 21)])
+    assert encode_invoke(invoke) == "i1;3;abcdefgh;2.3.5.1"
+    assert decode_invoke(10, "i1;3;abcdefgh;2.3.5.1") == invoke
+
+
+def test_hashes() -> None:
+    assert [partition_of(key, 12) for key in (b"", b"a", b"trigger\0", b"trigger\0key")] == [0, 11, 9, 4]
+    assert slot_key("t", b"k") == b"t\0k"
+    assert trigger_digest("both") == "ZlgCPV"
+    assert short_digest("a", "bc", length=8) != short_digest("ab", "c", length=8)
+    assert make_plan({"t": "(b && a) || c"}).triggers["t"].shape == "oNSz"
+    assert action_id("n/b/s", "t", [("topic", 1, 2, "source", "id")]) == "7bee3efaf6028fb2d6a061a98c8d7a84"
