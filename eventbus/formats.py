@@ -140,7 +140,11 @@ class Invocation(_Fact, frozen=True, gc=False):
     trigger: str
     attempt: int
     outcome: str
-    """`taken`, `succeeded`, `failed` (will be tried again), `dead-lettered` or `lost`."""
+    """What happened:
+
+    `taken` (at most once: it may be invoked now), `released` (it was not, and another replica may take it), `lost` (it
+    was begun, and nobody will see how it ended), `succeeded`, `failed` (it will be tried again) or `dead-lettered`.
+    """
     mode: str
     partition: int
     offset: int

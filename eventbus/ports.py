@@ -89,7 +89,10 @@ class RebalanceListener(Protocol):
     """Told about changes of assignment, always from inside `GroupConsumer.poll` or `close`."""
 
     def assigned(self, partitions: Sequence[int]) -> None:
-        """These partitions are ours now. They stay silent until `GroupConsumer.start`."""
+        """These partitions are ours now. They stay silent until `GroupConsumer.start`.
+
+        Called with none, once, where the group has nothing for a new member: it has joined all the same.
+        """
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """These partitions go to another member after this call returns: the last moment to commit them."""

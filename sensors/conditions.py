@@ -10,7 +10,7 @@ Inside this module an alternative is an integer with one bit per name, which mak
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias
@@ -82,8 +82,15 @@ def parse(text: str, names: Collection[str]) -> Condition:
         raise _explain(text, error.loc) from None
     ordered = sorted(names)
     masks = tree.normalise({name: 1 << bit for bit, name in enumerate(ordered)})
-    alternatives = [frozenset(name for bit, name in enumerate(ordered) if mask >> bit & 1) for mask in masks]
+    alternatives = [frozenset(ordered[bit] for bit in _bits(mask)) for mask in masks]
     return Condition(text=text, alternatives=tuple(sorted(alternatives, key=_rank)))
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
 
 
 def _rank(alternative: frozenset[str]) -> tuple[int, list[str]]:
@@ -164,12 +171,10 @@ def _times(left: _Masks, right: _Masks) -> _Masks:
     """All unions of one alternative of each side."""
     if len(left) * len(right) <= MAX_ALTERNATIVES and not reduce(or_, left) & reduce(or_, right):
         return frozenset(one | other for one in left for other in right)  # no name in common: nothing to absorb
-    # An alternative that contains one of the other side is a union already, and absorbs its other unions.
-    kept_left = {mask for mask in left if _contains_any(mask, right)}
-    kept_right = {mask for mask in right if _contains_any(mask, left)}
-    unions = kept_left | kept_right
-    for one in left - kept_left:
-        unions.update(one | other for other in right - kept_right)
+    common = left & right  # an alternative of both sides is its own union, and absorbs all others it is part of
+    unions = set(common)
+    for one in left - common:
+        unions.update(one | other for other in right - common)
         if len(unions) > MAX_ALTERNATIVES:
             raise OverflowError
     return _without_absorbed(unions)

@@ -42,7 +42,8 @@ from sensors.ledger import Ledger
 from sensors.plan import SensorPlan
 from sensors.retry import RetryPolicy
 
-TAKEN, SUCCEEDED, FAILED, DEAD_LETTERED, LOST = "taken", "succeeded", "failed", "dead-lettered", "lost"
+TAKEN, RELEASED, LOST = "taken", "released", "lost"
+SUCCEEDED, FAILED, DEAD_LETTERED = "succeeded", "failed", "dead-lettered"
 CONCURRENCY = 32
 """How many actions one replica of a sensor invokes at a time."""
 _AHEAD_PER_LANE = 16
@@ -150,6 +151,7 @@ class Invoker:
         self._blocked: dict[str, list[_Lane]] = {}
         self._takers: dict[_Lane, None] = {}
         self._taking: list[Task] = []
+        self._under_way: dict[_Partition, list[Output]] = {}
         self._heads_taken = 0
         self._ahead_taken = 0
         self._sequence = count()
@@ -171,6 +173,7 @@ class Invoker:
         self._ready = deque(lane for lane in self._ready if lane.home is not home)
         self._waiting = [entry for entry in self._waiting if entry[2].home is not home]
         self._takers = {lane: None for lane in self._takers if lane.home is not home}
+        self._under_way.pop(home, None)
         self._taking = [task for task in self._taking if task.lane.home is not home]
         heapify(self._waiting)
 
@@ -186,8 +189,8 @@ class Invoker:
                     if task.state is State.RUNNING:
                         self._note(task, LOST, now_ms)
                     else:  # never begun, or every attempt was provably not sent
+                        self._note(task, RELEASED, now_ms)
                         home.ledger.reopen(task.record.offset)
-                        home.changed = True
 
     def running(self, partitions: Iterable[int]) -> int:
         """How many actions of these partitions are being invoked right now."""
@@ -358,7 +361,7 @@ class Invoker:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def transaction(self, now_ms: int) -> InvokeStep | None:
-        """What to commit now, if anything. Follow it with `committed`, or drop all partitions."""
+        """What to commit now, if anything. Follow it with `committed` or `aborted`, or drop all partitions."""
         self._take(now_ms)
         return self.finish()
 
@@ -367,6 +370,7 @@ class Invoker:
         changed = [home for home in self._partitions.values() if home.changed or home.outputs]
         if not changed:
             return None
+        self._under_way = {home: home.outputs for home in changed}
         outputs = [output for home in changed for output in home.outputs]
         commits = {home.number: home.ledger.commit() for home in changed}
         for home in changed:
@@ -374,8 +378,16 @@ class Invoker:
             home.changed = False
         return InvokeStep(outputs, commits)
 
+    def aborted(self) -> None:
+        """Nothing of the last transaction has happened: the next one makes up for it."""
+        for home, outputs in self._under_way.items():
+            home.outputs = outputs + home.outputs
+            home.changed = True
+        self._under_way = {}
+
     def committed(self) -> None:
         """The last transaction is durable: what it took may be invoked."""
+        self._under_way = {}
         for task in self._taking:
             task.state = State.READY
             if task.lane.tasks[0] is task:

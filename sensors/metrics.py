@@ -46,6 +46,12 @@ class SensorMetrics:
     def stage(self, stage: Stage) -> StageMetrics:
         return StageMetrics(self, stage, self._clock, self.name)
 
+    def expect(self, triggers: Iterable[str]) -> None:
+        """Show what has not happened yet as 0: a counter that appears with its first event hides that event."""
+        for trigger in triggers:
+            self.fired.labels(str(self.name), trigger)
+            self.retried.labels(str(self.name), trigger)
+
     def watch_held(self, triggers: Iterable[str], held_since: Callable[[str], Sequence[int]]) -> None:
         """`held_since` tells when each event that a trigger holds was appended. It is asked by every reader."""
         for trigger in triggers:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -256,7 +255,7 @@ def _whole(event: Event) -> dict[str, Any]:
 
 
 def _typed(value: Any, source: ParameterSource) -> Any:
-    return deepcopy(value) if source.useRawData else _text(value)
+    return value if source.useRawData else _text(value)
 
 
 def _text(value: Any) -> str:

@@ -77,7 +77,6 @@ def _report(measurements: list[Measurement], rounds: dict[str, list[Round]]) -> 
         samples = rounds[measurement.name]
         ratios = [measurement.ratio(sample) for sample in samples]
         result = {
-            "name": measurement.name,
             "ratio": statistics.median(ratios),
             "min": min(ratios),
             "max": max(ratios),
@@ -86,7 +85,7 @@ def _report(measurements: list[Measurement], rounds: dict[str, list[Round]]) -> 
             "ours_cpu_seconds": statistics.median(sample.ours_cpu for sample in samples),
             "null_cpu_seconds": statistics.median(sample.null_cpu for sample in samples),
         }
-        results.append(result)
+        results.append({"name": measurement.name, **result})
         seconds = [
             f"{1e6 * result[key]:.1f} µs"
             for key in ("ours_seconds", "null_seconds", "ours_cpu_seconds", "null_cpu_seconds")

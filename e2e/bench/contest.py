@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TypeVar
 
 import msgspec
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 
 from e2e.bench.null_loop import NullLoop
 from eventbus import Bus, Event
@@ -111,7 +111,7 @@ class Contest:
             while not stopped.is_set():
                 for message in loops[index].step(0.05):
                     if index == 1:
-                        arrived[(dict(message.headers() or ())["ce_id"] or b"").decode()] = time.monotonic()
+                        arrived[_event_id(message)] = time.monotonic()
 
         with _threads(drive, range(2)):
             sent = self._publish_at(rate, seconds)
@@ -142,7 +142,7 @@ class Contest:
             headers, value = to_kafka(event)
             partition = partition_of(event.key or b"", _PARTITIONS)
             sent[event.id] = time.monotonic()
-            producer.produce(self._bus.name.event_topic, value, event.key, partition, headers=headers)
+            producer.produce(self._bus.name.event_topic, value, event.key, partition, headers=[*headers])
         producer.flush()
         return sent
 
@@ -168,6 +168,11 @@ class Contest:
 
 def _event(number: int) -> Event:
     return Event.new("shop", "ab"[number % 2], _DATA, id=f"event-{number}", partitionkey=f"k{number // 2 % 64}")
+
+
+def _event_id(message: Message) -> str:
+    value = dict(message.headers() or ())["ce_id"]
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _wait_for(sent: dict[str, float], arrived: dict[str, float], stopped: Flag) -> None:

@@ -6,6 +6,7 @@ node-1/
     data/               Kafka's own
     server.log          what Kafka logs, rolled at 10 MB
     console.log         what Java itself printed since the last start
+    tmp/                native libraries that Java unpacks
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Node:
         self.log_file = directory / "server.log"
         self.console_file = directory / "console.log"
         self.pid = 0
-        """The Java process that runs or ran last."""
+        """The Java process that runs or ran last; 0 before there was one."""
         self._runtime = runtime
         self._temporary = temporary
         self._properties = directory / "server.properties"
@@ -102,6 +103,7 @@ class Node:
 
     def start(self, lock: int) -> None:
         """Start the process; its guard keeps the file descriptor `lock` open until the process has ended."""
+        self.pid = 0
         self._log_start = _size(self.log_file)
         remove = self.directory if self._temporary else ""
         command = self._runtime.command(self.directory, "kafka.Kafka", self._properties)
@@ -115,11 +117,13 @@ class Node:
                 start_new_session=True,  # Ctrl-C in a terminal is ours to handle: it must not reach the nodes first
                 env=_environment(),
             )
-        first_line = cast("IO[bytes]", self._guard.stdout).readline()
-        if not first_line:
-            self.wait(0.0)
+        try:
+            self.pid = int(cast("IO[bytes]", self._guard.stdout).readline() or 0)
+        finally:
+            if not self.pid:
+                self._abandon(self._guard)
+        if not self.pid:
             raise BrokerError(f"{self._runtime.java} could not be started. {self.last_words()}")
-        self.pid = int(first_line)
 
     def is_alive(self) -> bool:
         """Tell whether the process runs."""
@@ -132,7 +136,7 @@ class Node:
 
     def kill(self) -> None:
         """End the process at once, as a power cut would."""
-        if self.is_alive():
+        if self.pid and self.is_alive():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -147,6 +151,11 @@ class Node:
                 self.kill()
                 guard.wait()
         self._guard = None
+
+    def _abandon(self, guard: subprocess.Popen[bytes]) -> None:
+        """Give up on a guard before it told the process id: it ends the process when its pipe closes."""
+        with guard:
+            self._guard = None
 
     def last_words(self) -> str:
         """Return how the log ends since the last start, for an error message: complaints if there are any."""

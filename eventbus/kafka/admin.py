@@ -7,7 +7,7 @@ transaction is pending, where the consumer's own call would sit out its time-out
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
@@ -38,9 +38,10 @@ from eventbus.ports import Committed, TopicInfo, TopicSpec
 
 # librdkafka gives up first and says why; this only guards against an answer that never comes.
 _GRACE = 5.0
+_HURRIED = 2.0
 _SPREAD_PAUSE = 0.02
 _TIMEOUTS: dict[str, Any] = {"request_timeout": REQUEST_TIMEOUT, "operation_timeout": REQUEST_TIMEOUT}
-_FIRST_AND_END = (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]  # not annotated
+_FIRST, _END = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # not annotated
 
 
 class KafkaAdmin:
@@ -96,17 +97,32 @@ class KafkaAdmin:
         return {entry.partition: _committed(entry) for entry in entries}
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
-        futures = [
-            self._client.list_offsets(
-                {TopicPartition(topic, partition): spec},
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=REQUEST_TIMEOUT,
-            )
-            for spec in _FIRST_AND_END
-        ]
+        """The first offset and the end, whatever the transactions in between."""
         doing = f"asking for the offsets of {topic}/{partition}"
-        first, end = (self._answer(future, doing).offset for answer in futures for future in answer.values())
+        asked = [self._list_offsets(topic, [partition], spec, REQUEST_TIMEOUT) for spec in (_FIRST, _END)]
+        first, end = (self._answer(future, doing).offset for futures in asked for future in futures.values())
         return first, end
+
+    def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The end of each partition; 0 for one that cannot be asked now, because it has no leader."""
+        ends: dict[int, int] = {}
+        if not partitions:
+            return ends
+        for topic_partition, future in self._list_offsets(topic, partitions, _END, _HURRIED).items():
+            try:
+                ends[topic_partition.partition] = self._answer(future, f"asking for the end of {topic}").offset
+            except RetriableError:
+                ends[topic_partition.partition] = 0
+        return ends
+
+    def _list_offsets(
+        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, timeout: float
+    ) -> dict[TopicPartition, Future[Any]]:
+        return self._client.list_offsets(
+            {TopicPartition(topic, partition): spec for partition in partitions},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=timeout,
+        )
 
     def close(self) -> None:
         del self._client

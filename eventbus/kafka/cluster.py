@@ -38,7 +38,7 @@ class KafkaCluster:
         return KafkaConsumer(self._settings, self._admin, group, topic, listener)
 
     def producer(self, transactional_id: str) -> KafkaProducer:
-        return KafkaProducer(self._settings, transactional_id)
+        return KafkaProducer(self._settings, self._admin, transactional_id)
 
     def reader(self) -> KafkaReader:
         return KafkaReader(self._settings, self._admin)

@@ -10,6 +10,8 @@ from confluent_kafka import KafkaError
 
 PARTITION_EOF = KafkaError._PARTITION_EOF
 MAX_POLL_EXCEEDED = KafkaError._MAX_POLL_EXCEEDED
+INVALID_RECORD = KafkaError.INVALID_RECORD
+TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 CLIENT_DEAD = KafkaError._FATAL
 WRONG_STATE = KafkaError._STATE
 

@@ -27,7 +27,8 @@ _COMMON: Config = {
     # The default of 100 ms makes every transaction wait that long for its predecessor's markers.
     "retry.backoff.ms": 1,
     "retry.backoff.max.ms": 5,
-    # It delays the first connection to each broker too.
+    # Connect to every broker at the start. Connecting on demand waits for timers of up to a second.
+    "enable.sparse.connections": False,
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 1000,
 }
@@ -89,7 +90,7 @@ class Settings:
         return self._merged(_COMMON, {})
 
     def member(self, group: str) -> Config:
-        defaults = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 2000, "max.poll.interval.ms": 60_000}
+        defaults = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 60_000}
         fixed = {
             "group.id": group,
             # Only the classic protocol lets a client choose when it gives up a partition.

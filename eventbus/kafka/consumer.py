@@ -2,9 +2,16 @@
 
 Theory of operation. librdkafka would start a partition by itself, at the committed offset, as soon as it is assigned.
 We need it silent until the caller has restored its state, so an assigned partition is given to librdkafka *at its
-end and paused*; `start` resumes it and seeks, in this order (the other way round the seek waits for the next fetch).
-Every such call raises a version barrier inside librdkafka that discards what was fetched before it. Where a partition
-stands is tracked here, not there, so that `resume` and a failed `poll` can go back to exactly what was returned last.
+end and paused*, and `start` moves it. Three things in librdkafka dictate how:
+- A seek is overridden by the answer to an offset lookup that was under way. So no logical offset (END, STORED, …) is
+  ever used; the end is asked for beforehand.
+- A fetch from an offset that does not exist kills the partition for good. So it is moved before it is resumed.
+- Resuming does not wake the fetcher, which may sleep for a second. Seeking does, except to 0; so does a request.
+Assigning again at another offset would be simpler, but outside a rebalance callback it can be mistaken for the answer
+to one that is still queued: the partition would have two owners.
+
+Every seek and pause raises a barrier that discards what was fetched before it. Where a partition stands is tracked
+here, so that `resume` and a failed `poll` go back to exactly what was returned last.
 
 Exceptions do not travel through the C callbacks: what a listener raises is kept and raised by `poll` or `close`.
 """
@@ -15,10 +22,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from eventbus.clock import Deadline, SystemClock
-from eventbus.errors import AbortableError, FatalError
+from eventbus.errors import AbortableError, FatalError, LogError
 from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
@@ -45,6 +52,7 @@ class KafkaConsumer:
         self._topic = topic
         self._listener = listener
         self._where = f"on {settings.bootstrap_servers}"
+        self._joined = False
         self._assigned: set[int] = set()
         self._flowing: dict[int, int] = {}
         self._paused: dict[int, int] = {}
@@ -72,9 +80,14 @@ class KafkaConsumer:
             raise FatalError(f"{self._topic}/{partition} is not assigned to this member of group {self._group}")
         self._silent(partition)
         self._flowing[partition] = offset
+        target = TopicPartition(self._topic, partition, offset)
         with translated(f"starting {self._topic}/{partition} at {offset} {self._where}"):
-            self._client.resume(self._topic_partitions([partition]))
-            self._seek(TopicPartition(self._topic, partition, offset))
+            self._seek(target)
+            self._client.resume([target])
+            if offset > 0:
+                self._seek(target)
+            else:
+                self._client.get_watermark_offsets(target, REQUEST_TIMEOUT)
 
     def stop(self, partition: int) -> None:
         self._silent(partition)
@@ -164,18 +177,20 @@ class KafkaConsumer:
         return [TopicPartition(self._topic, partition) for partition in partitions]
 
     def _on_assign(self, client: Consumer, topic_partitions: list[TopicPartition]) -> None:
-        for topic_partition in topic_partitions:
-            topic_partition.offset = OFFSET_END
+        partitions = _numbers(topic_partitions)
         try:
+            ends = self._admin.ends(self._topic, partitions)
+            for topic_partition in topic_partitions:
+                topic_partition.offset = ends[topic_partition.partition]
             with translated(f"taking partitions of {self._topic} {self._where}"):
                 client.incremental_assign(topic_partitions)
                 client.pause(topic_partitions)
-        except Exception as error:
+        except LogError as error:
             self._failure = self._failure or error
             return
-        partitions = _numbers(topic_partitions)
         self._assigned.update(partitions)
-        self._tell(self._listener.assigned, partitions)
+        self._tell(self._listener.assigned, partitions, even_if_none=not self._joined)
+        self._joined = True
 
     def _on_revoke(self, _client: Consumer, topic_partitions: list[TopicPartition]) -> None:
         revoked = sorted(self._assigned.intersection(_numbers(topic_partitions)))
@@ -190,9 +205,11 @@ class KafkaConsumer:
         self._forget(lost)
         self._tell(self._listener.lost, lost)
 
-    def _tell(self, listener: Callable[[Sequence[int]], None], partitions: list[int]) -> None:
+    def _tell(
+        self, listener: Callable[[Sequence[int]], None], partitions: list[int], *, even_if_none: bool = False
+    ) -> None:
         self._rebalanced = True
-        if not partitions:
+        if not partitions and not even_if_none:
             return
         try:
             listener(partitions)

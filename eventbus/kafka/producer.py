@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import chain
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import (
@@ -25,8 +24,10 @@ from eventbus.errors import (
     UnknownOutcome,
 )
 from eventbus.kafka import codes
+from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, connect, make_client
 from eventbus.kafka.errors import kafka_error, log_error, refused_record, translated
+from eventbus.kafka.refusals import Refusals
 from eventbus.ports import Commit, Output
 
 _RETRY_PAUSE = 0.005
@@ -37,14 +38,14 @@ _REPORT_PAUSE = 0.05
 class KafkaProducer:
     """`eventbus.ports.TransactionalProducer` with confluent-kafka."""
 
-    def __init__(self, settings: Settings, transactional_id: str) -> None:
+    def __init__(self, settings: Settings, admin: KafkaAdmin, transactional_id: str) -> None:
         self._config = settings.transactional(transactional_id)
         self._client = make_client(Producer, self._config)
+        self._admin = admin
         self._id = transactional_id
         self._where = f"on {settings.bootstrap_servers}"
         self._timeout = settings.transaction_timeout
-        self._outputs: list[Sequence[Output]] = []
-        self._refused: dict[_Identity, KafkaError] = {}
+        self._refusals = Refusals()
         self._broken: FencedError | UnknownOutcome | None = None
 
     def init(self) -> None:
@@ -52,16 +53,14 @@ class KafkaProducer:
         self._call(self._client.init_transactions, REQUEST_TIMEOUT, f"starting producer `{self._id}`")
 
     def begin(self) -> None:
-        self._outputs = []
-        self._refused = {}
+        self._refusals = Refusals()
         self._call(lambda _timeout: self._client.begin_transaction(), 0, "beginning a transaction")
 
     def produce(self, outputs: Sequence[Output]) -> None:
-        produced = sum(map(len, self._outputs))
-        self._outputs.append(outputs)
+        before = self._refusals.sending(outputs)
         enqueue = self._client.produce
-        on_delivery = self._on_delivery
-        for index, output in enumerate(outputs, start=produced):
+        on_delivery = self._refusals.on_delivery
+        for index, output in enumerate(outputs, start=before):
             headers = output.headers if type(output.headers) is list else list(output.headers)
             while True:
                 try:
@@ -96,7 +95,7 @@ class KafkaProducer:
 
     def abort(self) -> None:
         self._call(self._client.abort_transaction, self._timeout, "aborting a transaction")
-        if self._refused:
+        if self._refusals:
             self._renew()
 
     def close(self) -> None:
@@ -128,10 +127,6 @@ class KafkaProducer:
             else:
                 return
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and error.code() in codes.REFUSED_RECORD:
-            self._refused[message.topic(), message.partition(), message.key(), message.value()] = error
-
     def _unqueued(self, error: KafkaError, output: Output, index: int) -> LogError:
         if error.code() in codes.REFUSED_RECORD:
             return refused_record(error, output.topic, output.partition, index)
@@ -150,24 +145,19 @@ class KafkaProducer:
         return log_error(error, f"writing {self._where}")
 
     def _blame(self, error: AbortableError | FatalError) -> LogError:
-        """Name the refused record if there is one: it would fail every further attempt too.
-
-        Kafka refuses batches, not records: of all that were refused the largest is the one to blame.
-        """
-        # The client fails the transaction a moment before it hands out the reports about the refused records.
-        if not self._refused:
+        """Name the refused record if there is one: it would fail every further attempt too."""
+        if not self._refusals:
+            # The client fails the transaction a moment before it hands out the reports about the refused records.
             self._client.poll(_REPORT_PAUSE)
-        if not self._refused:
+        if not self._refusals:
             return error
-        outputs = list(chain.from_iterable(self._outputs))
-        refused = [index for index, output in enumerate(outputs) if _identity(output) in self._refused]
-        culprit = max(refused, key=lambda index: outputs[index].size())
-        output = outputs[culprit]
-        return refused_record(self._refused[_identity(output)], output.topic, output.partition, culprit)
+        culprit = self._refusals.culprit()
+        topic = culprit.output.topic
+        if culprit.error.code() == codes.TOO_LARGE and culprit.output.size() <= (limit := self._limit(topic)):
+            self._config["batch.size"] = limit
+            return AbortableError(f"Kafka takes no more than {limit} bytes at once for {topic}: trying smaller batches")
+        return refused_record(culprit.error, topic, culprit.output.partition, culprit.index)
 
-
-_Identity = tuple[str | None, int | None, bytes | None, bytes | None]
-
-
-def _identity(output: Output) -> _Identity:
-    return output.topic, output.partition, output.key, output.value
+    def _limit(self, topic: str) -> int:
+        info = self._admin.describe([topic])[topic]
+        return 0 if info is None else int(info.config["max.message.bytes"])

@@ -21,6 +21,7 @@ class MemoryConsumer:
         self._topic = topic
         self._listener = listener
         self._group = broker.group(group)
+        self._joined = False
         self._assigned: set[int] = set()
         self._flowing: dict[int, int] = {}
         self._paused: dict[int, int] = {}
@@ -122,7 +123,8 @@ class MemoryConsumer:
         with self._broker.looking():
             taken = self._group.take(self._member)
         self._assigned.update(taken)
-        if taken:
+        if taken or not self._joined:
+            self._joined = True
             self._listener.assigned(taken)
         return bool(taken)
 

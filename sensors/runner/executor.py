@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import Empty, SimpleQueue
+from threading import Semaphore, Thread
 from typing import Protocol, TypeAlias
 
 Completion: TypeAlias = Callable[[], None]
@@ -24,14 +25,25 @@ class Executor(Protocol):
 
 
 class ThreadExecutor:
-    """The real one."""
+    """The real one.
+
+    Not the standard library's pool, which lets no process end before its threads have: an action that hangs would
+    keep a stopped replica alive. These are daemons, and die with the process.
+    """
 
     def __init__(self, workers: int, name: str) -> None:
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix=name)
+        self._workers = workers
+        self._name = name
+        self._started = 0
+        self._idle = Semaphore(0)
+        self._work: SimpleQueue[Callable[[], Completion] | None] = SimpleQueue()
         self._done: SimpleQueue[Completion] = SimpleQueue()
 
     def submit(self, work: Callable[[], Completion]) -> None:
-        self._pool.submit(lambda: self._done.put(work()))
+        self._work.put(work)
+        if not self._idle.acquire(blocking=False) and self._started < self._workers:
+            self._started += 1
+            Thread(target=self._serve, name=f"{self._name}-{self._started}", daemon=True).start()
 
     def completions(self, timeout: float) -> list[Completion]:
         found: list[Completion] = []
@@ -44,4 +56,13 @@ class ThreadExecutor:
             return found
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with suppress(Empty):
+            while True:
+                self._work.get_nowait()
+        for _ in range(self._started):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            self._done.put(work())
+            self._idle.release()

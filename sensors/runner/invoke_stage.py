@@ -8,7 +8,7 @@ from functools import partial
 
 from eventbus.clock import Deadline
 from eventbus.errors import EventBusError
-from eventbus.formats import OriginKey, decode_state_key
+from eventbus.formats import IdentityKey, OriginKey, decode_state_key, identity
 from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
 from eventbus.names import Stage
 from eventbus.ports import Clock, Commit, Committed, Output, Record
@@ -19,7 +19,7 @@ from sensors.metrics import SensorMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Completion, Executor
 from sensors.runner.loop import Transaction
-from sensors.runner.ownership import check_owner, offsets_gone, origin_output, origin_place
+from sensors.runner.ownership import check_owner, check_same_sensor, offsets_gone, origin_output, origin_place
 
 _WAIT_WHILE_RUNNING = 0.005
 """How long new records may wait for the loop while actions run; the executor cannot interrupt a poll."""
@@ -67,7 +67,10 @@ class InvokeStage:
         return None
 
     def load(self, partition: int, record: Record) -> None:
-        if decode_state_key(record) == OriginKey(Stage.INVOKE, partition):
+        key = decode_state_key(record)
+        if isinstance(key, IdentityKey):
+            check_same_sensor(self._plan.name, identity(record))
+        elif key == OriginKey(Stage.INVOKE, partition):
             self._began_before.add(partition)
 
     def restored(self, partition: int, offsets: tuple[int, int]) -> int:
@@ -123,15 +126,19 @@ class InvokeStage:
 
     def committed(self) -> None:
         self._invoker.committed()
+        self._first_outputs = {}
+
+    def aborted(self) -> bool:
+        self._invoker.aborted()
+        return True
 
     def _transaction(self, step: InvokeStep | None) -> Transaction | None:
         commits = {} if step is None else step.commits
-        firsts = {p: self._invoker.position(p) for p in self._first_outputs if p not in commits}
-        outputs = [*self._first_outputs.values(), *(step.outputs if step else ())]
-        self._first_outputs = {}
-        if not commits and not firsts:
+        commits |= {p: self._invoker.position(p) for p in self._first_outputs if p not in commits}
+        if not commits:
             return None
-        return Transaction(outputs, [Commit(p, c.offset, encode_invoke(c)) for p, c in (commits | firsts).items()])
+        outputs = [*self._first_outputs.values(), *(step.outputs if step else ())]
+        return Transaction(outputs, [Commit(p, c.offset, encode_invoke(c)) for p, c in commits.items()])
 
     def _begin(self) -> None:
         for task in self._invoker.startable(self._clock.monotonic(), self._clock.now_ms()):

@@ -14,8 +14,9 @@ phases:
 - RUNNING: the partition is started at the offset that the stage asks for.
 
 A transaction either commits, or everything that was computed is dropped and every partition starts over from its last
-commit. There is no third way: nothing in memory survives an abort. Which error means what is decided by the adapter
-(`eventbus.errors`); what follows from it is decided here, in `_recover`.
+commit. Only the invoke stage may keep what it knows after an abort that is certain: that an action was invoked stays
+true, and to forget it would repeat the action. Which error means what is decided by the adapter (`eventbus.errors`);
+what follows from it is decided here, in `_recover`.
 """
 
 from __future__ import annotations
@@ -86,6 +87,13 @@ class StageLogic(Protocol):
 
     def committed(self) -> None:
         """The last transaction is durable."""
+
+    def aborted(self) -> bool:
+        """Nothing of the last transaction has happened. Return whether what is in memory still holds.
+
+        It does where it is knowledge about the world (this action was invoked), and does not where it was computed as
+        if the transaction had been committed. In the second case every partition is dropped and restored.
+        """
 
     def revoking(self, partitions: Sequence[int]) -> Transaction | None:
         """These are about to be given up: come to an end with them, and return what is still to be committed."""
@@ -354,16 +362,20 @@ class StageLoop:
     # --- recover ----------------------------------------------------------------------------------------------------
 
     def _recover(self, error: LogError) -> float:
-        """Nothing that was computed since the last commit survives; every partition starts over from it."""
+        """Go back to the last commit. Returns for how long to pause."""
         self._ready = False
         self._metrics.aborted()
         self._aborts += 1
-        log.warning("%s: transaction aborted, restoring: %s", self._transactional_id, error)
-        for partition in self._assignments:
-            self._restart(partition)
+        certain = isinstance(error, AbortableError | UnproducibleError) and self._abort()
+        if certain and self._logic.aborted():
+            log.info("%s: transaction aborted, to be repeated: %s", self._transactional_id, error)
+        else:
+            log.warning("%s: transaction aborted, restoring: %s", self._transactional_id, error)
+            for partition in self._assignments:
+                self._restart(partition)
         if isinstance(error, FencedError):
             self._fenced()
-        if isinstance(error, FencedError | UnknownOutcome) or not self._abort():
+        if not certain:
             self._discard_producer()
         if self._aborts == 1:
             return 0.0

@@ -35,21 +35,26 @@ def check_owner(name: SensorName, mine: Owner, found: Owner) -> None:
         )
 
 
-def check_identity(plan: SensorPlan, topology: Topology, found: Identity) -> None:
-    """Refuse state that belongs to another sensor, or to another number of partitions."""
-    name = plan.name
+def check_same_sensor(name: SensorName, found: Identity) -> None:
+    """Refuse state that belongs to another sensor whose topics happen to have the same names."""
     if (found.namespace, found.bus, found.sensor) != (name.bus.namespace, name.bus.bus, name.sensor):
         raise FatalError(
             f"the topic `{name.topic(Kind.STATE)}` belongs to the sensor {found.sensor} of the bus "
-            f"{found.namespace}/{found.bus}, not to {name}: their topics have the same names. Rename one of them"
+            f"{found.namespace}/{found.bus}, not to {name}: their topics have the same names. "
+            "Give one of them another name"
         )
+
+
+def check_identity(plan: SensorPlan, topology: Topology, found: Identity) -> None:
+    """Refuse state of another sensor, of another number of partitions, or of a newer generation."""
+    check_same_sensor(plan.name, found)
     if found.trigger_partitions != topology.trigger_partitions:
         raise FatalError(
-            f"the topic `{name.topic(Kind.TRIGGER)}` had {found.trigger_partitions} partitions and now has "
+            f"the topic `{plan.name.topic(Kind.TRIGGER)}` had {found.trigger_partitions} partitions and now has "
             f"{topology.trigger_partitions}: events of one trigger would be in two partitions and never meet. "
             "Drain the sensor, delete its trigger and state topics and their group's offsets, and start it again"
         )
-    check_owner(name, plan.owner, Owner(found.generation, found.digest))
+    check_owner(plan.name, plan.owner, Owner(found.generation, found.digest))
 
 
 def offsets_gone(name: SensorName, stage: Stage, partition: int) -> FatalError:

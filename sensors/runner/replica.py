@@ -100,6 +100,7 @@ class Replica:
         self.loops: dict[Stage, StageLoop] = {
             logic.stage: self._loop(cluster, topology, logic) for logic in (self.match, self.join, self.invoke)
         }
+        self.metrics.expect(plan.triggers)
         joined = [trigger.name for trigger in plan.triggers.values() if not trigger.direct]
         self.metrics.watch_held(joined, self.join.held_since)
         self._stopping = threading.Event()

@@ -21,6 +21,7 @@ from sensors.runner.loop import Transaction
 from sensors.runner.ownership import (
     check_identity,
     check_owner,
+    check_same_sensor,
     identity_of,
     identity_output,
     offsets_gone,
@@ -53,6 +54,10 @@ class _Synchronous:
 
     def committed(self) -> None:
         """Nothing waits for it."""
+
+    def aborted(self) -> bool:
+        """The partitions went on as if it had been committed."""
+        return False
 
     def revoking(self, partitions: Sequence[int]) -> Transaction | None:
         """Whatever was received is committed already."""
@@ -93,7 +98,9 @@ class MatchStage(_Synchronous):
     def load(self, partition: int, record: Record) -> None:
         key = decode_state_key(record)
         if isinstance(key, IdentityKey):
-            self._event_partitions[partition] = identity(record).event_partitions
+            found = identity(record)
+            check_same_sensor(self._plan.name, found)
+            self._event_partitions[partition] = found.event_partitions
         elif key == OriginKey(Stage.MATCH, partition):
             self._began_before.add(partition)
 

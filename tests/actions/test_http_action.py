@@ -23,7 +23,7 @@ from eventbus.events import Event
 from sensors.actions import make_action
 from sensors.actions.base import ActionError
 from sensors.actions.http import HttpAction, HttpSpec
-from sensors.actions.http_client import MAX_BODY
+from sensors.actions.http_client import MAX_BODY, _DeadlineReader
 from tests.actions.conftest import CONTEXT, Certificate, HttpServer, RawServer, Reply, make_call, read_request
 
 NOW = 1_800_000_000
@@ -256,6 +256,20 @@ def test_a_server_that_drips_its_answer_costs_one_timeout_too(
     assert str(error) == "no complete answer within 1 s"
     assert (error.retriable, error.sent) == (True, True)
     assert time.monotonic() - begin < 5
+
+
+def test_the_time_left_shrinks_with_every_read() -> None:
+    """Otherwise a server that drips and then falls silent would get a whole time-out for the silence."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(100)
+        reader = _DeadlineReader(ours.makefile("rb", buffering=0), ours)
+        theirs.sendall(b"x")
+        assert reader.read(1) == b"x"
+        left = ours.gettimeout()
+        assert left is not None
+        assert left < 100
+        reader.close()
 
 
 @pytest.mark.parametrize("answer", [b"", b"HT", b"HTTP/1.1 20", b"GARBAGE\r\n\r\n"])

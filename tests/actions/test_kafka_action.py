@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import KafkaError
 from pydantic import ValidationError
 
 from eventbus.cloudevents import from_kafka
@@ -236,3 +237,17 @@ def test_a_cluster_that_does_not_answer_is_an_error_that_may_be_retried(monkeypa
     assert str(caught.value).startswith("Kafka: ")
     assert caught.value.status == "_MSG_TIMED_OUT"
     assert (caught.value.retriable, caught.value.sent) == (True, True)
+
+
+def test_a_producer_that_can_never_write_again_is_replaced() -> None:
+    delivery = kafka_client.DeliveryProducer("localhost:1")
+    first = delivery._producer
+    harmless = delivery._failure(first, KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, "moved"))
+    assert delivery._producer is first
+    fatal = delivery._failure(first, KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "lost", fatal=True))
+    second = delivery._producer
+    assert second is not first
+    late = delivery._failure(first, KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "lost", fatal=True))
+    assert delivery._producer is second
+    assert all(error.retriable and error.sent for error in (harmless, fatal, late))
+    delivery.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -167,12 +166,3 @@ def test_a_killed_broker_takes_its_nodes_and_its_temporary_data_with_it(
     eventually(lambda: resident_bytes(node.pid) is None)
     eventually(lambda: not list(temporary.iterdir()))
     assert "removed the stale state file" in cli.invoke(app, ["status"]).stderr
-
-
-def test_a_broker_that_lost_its_only_node_ends_with_an_error(temporary: Path) -> None:
-    with foreground("--ephemeral") as process:
-        [node] = status().nodes
-        os.kill(node.pid, signal.SIGKILL)
-        assert process.wait(30) == 1
-    assert not status().running
-    assert not list(temporary.iterdir())

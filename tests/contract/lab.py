@@ -158,6 +158,14 @@ def read_to(reader: Reader, topic: str, partition: int, end: int) -> list[Record
     return records
 
 
+def wait_for_end(lab: Lab, topic: str, end: int) -> None:
+    """Until so much was written, be it committed or not."""
+    reader = lab.reader()
+    deadline = time.monotonic() + PATIENCE
+    while reader.offsets(topic, 0)[1] < end:
+        assert time.monotonic() < deadline, f"the end is {reader.offsets(topic, 0)[1]}, not {end}"
+
+
 def stable(ask: Callable[[], T]) -> T:
     """The answer, once there is one: a commit has returned before its markers are everywhere."""
     deadline = time.monotonic() + PATIENCE

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from eventbus.errors import FatalError, RetriableError
-from eventbus.ports import Output
-from tests.contract.lab import PATIENCE, Lab, offsets, settle, values
+from eventbus.ports import Output, Record
+from tests.contract.lab import PATIENCE, Lab, offsets, settle, values, wait_for_end
 
 
 def numbered(count: int) -> list[bytes]:
@@ -132,7 +132,7 @@ def test_poll_returns_no_more_than_asked_for(lab: Lab) -> None:
     lab.write(topic, *numbered(50), partition=1)
     member = lab.member(topic, partitions=2)
     member.start(0, 1)
-    received = []
+    received: list[Record] = []
     deadline = time.monotonic() + PATIENCE
     while len(received) < 100:
         assert time.monotonic() < deadline
@@ -166,6 +166,7 @@ def test_the_position_passes_what_is_no_record(lab: Lab) -> None:
     lab.write(topic, b"a")
     lab.writer.begin()
     lab.writer.produce([Output(topic, 0, None, b"aborted")])
+    wait_for_end(lab, topic, 3)
     lab.writer.abort()
     member = lab.member(topic)
     member.start(0)
@@ -196,9 +197,8 @@ def test_offsets_count_open_transactions(lab: Lab) -> None:
     member = lab.member(topic)
     lab.writer.begin()
     lab.writer.produce([Output(topic, 0, None, b"open")])
-    deadline = time.monotonic() + PATIENCE
-    while member.consumer.offsets(0) != (0, 3):
-        assert time.monotonic() < deadline
+    wait_for_end(lab, topic, 3)
+    assert member.consumer.offsets(0) == (0, 3)
     lab.writer.abort()
 
 
@@ -220,8 +220,6 @@ def test_an_offset_that_was_removed_is_fatal(lab: Lab, request: pytest.FixtureRe
     member.start(0, offset=4)
     with pytest.raises(FatalError, match=rf"{topic}/0 has no offset 4"):
         member.receive(1)
-    member.start(0, offset=5)
-    assert values(member.receive(5)) == numbered(10)[5:]
 
 
 def test_what_a_listener_raises_comes_out_of_poll_and_costs_no_records(lab: Lab) -> None:

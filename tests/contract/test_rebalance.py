@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from eventbus.ports import Commit, Committed
-from tests.contract.lab import Lab, Member, commit_offset, settle, values
+from tests.contract.lab import Lab, commit_offset, settle, values
 
 
 def test_a_single_member_gets_everything(lab: Lab) -> None:
@@ -91,6 +91,7 @@ def test_revoked_is_the_last_moment_to_commit(lab: Lab) -> None:
     settle([first, second], lambda: len(second.partitions) == 1)
     [moved] = second.partitions
     assert lab.committed(topic)[moved] == Committed(7, "on revoke")
+    first.consumer.close()
 
 
 def test_close_revokes_and_is_a_last_moment_to_commit_too(lab: Lab) -> None:

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from eventbus.errors import FencedError, UnproducibleError
+from eventbus.errors import AbortableError, FencedError, UnproducibleError
 from eventbus.ports import Output, TransactionalProducer
-from tests.contract.lab import QUIET, Lab, offsets, read_to, values
+from tests.contract.lab import QUIET, Lab, offsets, read_to, values, wait_for_end
 
 
 def attempt(producer: TransactionalProducer, *outputs: Output) -> None:
@@ -65,11 +65,9 @@ def test_a_record_behind_an_open_transaction_waits_for_its_end(lab: Lab) -> None
     slow = lab.producer("slow")
     slow.begin()
     slow.produce([Output(topic, 0, None, b"slow")])
-    reader = lab.reader()
-    deadline = time.monotonic() + 10
-    while reader.offsets(topic, 0) == (0, 0):
-        assert time.monotonic() < deadline
+    wait_for_end(lab, topic, 1)
     lab.write(topic, b"quick")
+    reader = lab.reader()
     reader.open(topic, 0, 0)
     assert reader.read(10, QUIET) == []
     slow.commit()
@@ -99,10 +97,7 @@ def test_init_aborts_what_a_predecessor_left_open(lab: Lab) -> None:
     predecessor = lab.producer()
     predecessor.begin()
     predecessor.produce([Output(topic, 0, None, b"unfinished")])
-    reader = lab.reader()
-    deadline = time.monotonic() + 10
-    while reader.offsets(topic, 0) == (0, 0):
-        assert time.monotonic() < deadline
+    wait_for_end(lab, topic, 1)
     attempt(lab.producer(), Output(topic, 0, None, b"finished"))
     assert values(lab.read_all(topic)) == [b"finished"]
     with pytest.raises(FencedError):
@@ -162,6 +157,18 @@ def test_a_partition_that_does_not_exist_makes_a_record_unproducible(lab: Lab) -
     producer.abort()
     attempt(producer, Output(topic, 0, None, b"c"))
     assert values(lab.read_all(topic)) == [b"c"]
+
+
+def test_records_that_fit_one_by_one_are_not_refused_for_coming_together(lab: Lab) -> None:
+    topic = lab.topic(max_message_bytes="2000")
+    producer = lab.producer()
+    outputs = [Output(topic, 0, None, b"x" * 500) for _ in range(20)]
+    try:
+        attempt(producer, *outputs)
+    except AbortableError:
+        producer.abort()
+        attempt(producer, *outputs)
+    assert len(lab.read_all(topic)) == 20
 
 
 def test_a_compacted_topic_refuses_a_record_without_a_key(lab: Lab) -> None:

@@ -172,6 +172,19 @@ def test_a_condition_may_have_4096_alternatives_and_no_more() -> None:
         parse(text, names)
 
 
+def test_alternatives_are_counted_over_the_whole_condition() -> None:
+    text, names = _pairs(12)
+    with pytest.raises(ConditionError, match="expands to more than 4,096 alternatives"):
+        parse(f"({text}) || one-more", [*names, "one-more"])
+
+
+def test_a_condition_that_would_explode_is_refused_before_it_does() -> None:
+    text, names = _pairs(12)
+    crossed = " && ".join(f"(l{number} || r{(number + 1) % 12})" for number in range(12))
+    with pytest.raises(ConditionError, match="expands to more than 4,096 alternatives"):
+        parse(f"({text}) && ({crossed})", names)
+
+
 def test_a_repeated_factor_does_not_count_against_the_limit() -> None:
     names = [f"n{number}" for number in range(200)]
     factor = f"({' || '.join(names)})"

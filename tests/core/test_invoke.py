@@ -177,9 +177,24 @@ def test_before_a_partition_is_given_up_what_was_not_begun_is_handed_back() -> N
     assert len(started(core)) == 2
     core.release([0], 7)
     step = core.finish()
-    assert outcomes(step) == [(0, "lost")]
+    assert outcomes(step) == [(0, "lost"), (1, "released")]
     assert step is not None
     assert step.commits[0] == InvokeCommit(OWNER, 1, []), "0 is lost, 1 and 2 are left to the next owner"
+
+
+def test_after_an_abort_what_was_invoked_is_still_known() -> None:
+    core = invoker()
+    core.receive([action("least", 0), action("once", 1)])
+    [task] = started(core)
+    core.succeeded(task, "ok", 1)
+    first = core.transaction(1)
+    core.aborted()
+    assert started(core) == [], "what was to be taken is not taken yet"
+    second = core.transaction(2)
+    assert first == second
+    assert outcomes(second) == [(0, "succeeded"), (1, "taken")]
+    core.committed()
+    assert [task.record.offset for task in started(core)] == [1]
 
 
 def test_the_outcome_of_a_dropped_partition_does_not_count() -> None:
@@ -247,6 +262,22 @@ class World:
         self.running: list[Task] = []
         self.position = commit.offset
 
+    def do(self, what: str, number: int, how: str) -> None:
+        match what:
+            case "read":
+                self.read(number)
+            case "commit":
+                self.commit()
+            case "abort":
+                self.core.transaction(0)
+                self.core.aborted()
+            case "begin":
+                self.begin()
+            case "end":
+                self.end(number, how)
+            case "crash":
+                self.restart()
+
     def read(self, count: int) -> None:
         batch = [record for record in self.log if record.offset >= self.position][:count]
         if batch:
@@ -284,7 +315,7 @@ class World:
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["read", "commit", "begin", "begin", "end", "end", "crash"]),
+        st.sampled_from(["read", "commit", "abort", "begin", "begin", "end", "end", "crash"]),
         st.integers(0, 5),
         st.sampled_from(["ok", "ok", "sent", "unsent"]),
     ),
@@ -299,17 +330,7 @@ def test_whatever_happens_every_action_stays_within_its_mode(
 ) -> None:
     world = World([action(trigger, 2 * number, key) for number, (trigger, key) in enumerate(actions)])
     for what, number, how in schedule:
-        match what:
-            case "read":
-                world.read(number)
-            case "commit":
-                world.commit()
-            case "begin":
-                world.begin()
-            case "end":
-                world.end(number, how)
-            case "crash":
-                world.restart()
+        world.do(what, number, how)
     for _ in range(10 * len(actions) + 10):
         world.read(100)
         world.commit()

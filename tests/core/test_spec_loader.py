@@ -373,6 +373,25 @@ allows 249: shorten the name of the namespace, the bus or the sensor
               |                  ^
         """,
     ),
+    "a tag that makes functions": (
+        _with("eventName: order-paid", "eventName: !!python/name:os.system"),
+        """\
+        sensors.yaml:9:18: the tag `!!python/name:os.system` is not allowed: a manifest is plain data
+            9 |       eventName: !!python/name:os.system
+              |                  ^^^^^^^^^^^^^^^^^^^^^^^
+        sensors.yaml:9:18: `eventName` must be 1 to 1,024 printable characters without white space at the ends
+            9 |       eventName: !!python/name:os.system
+              |                  ^^^^^^^^^^^^^^^^^^^^^^^
+        """,
+    ),
+    "a tag of another program": (
+        _with("eventName: order-paid", "eventName: !secret order-paid"),
+        """\
+        sensors.yaml:9:18: the tag `!secret` is not allowed: a manifest is plain data
+            9 |       eventName: !secret order-paid
+              |                  ^^^^^^^^^^^^^^^^^^
+        """,
+    ),
     "malformed: a colon too many": (
         _with("eventName: order-paid", "eventName: order: paid"),
         """\

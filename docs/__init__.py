@@ -1,0 +1,1 @@
+"""The documentation, and the programs that generate parts of it (`make docs`)."""

@@ -1,0 +1,107 @@
+"""`eventbus explain`: what would this sensor do with these events, and why? Needs no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eventbus.cli.options import Manifest, Output, OutputOption
+from eventbus.cli.printing import print_table, say, say_json
+
+if TYPE_CHECKING:
+    from sensors.explain import Explanation, Waiting
+
+
+def explain(
+    sensor: Manifest,
+    *,
+    events: Annotated[Path, typer.Option(metavar="EVENTS.jsonl", help="One JSON event per line; - is stdin.")],
+    trigger: Annotated[str | None, typer.Option(help="Tell about this trigger only.")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell for every event what it matched, what is held now, what fired, and why not. Works offline."""
+    from eventbus.cli.manifests import load_sensor
+    from eventbus.names import BusName
+    from eventsources.jsonl import read_events
+    from sensors.explain import Explainer
+
+    loaded = load_sensor(sensor, BusName())
+    plan = loaded.sensor.blueprint(loaded.name.bus).plan
+    triggers = _chosen(list(plan.triggers), trigger)
+    explainer = Explainer(plan)
+    for number, event in enumerate(read_events(events), start=1):
+        explanation = _only(explainer.feed(event), triggers)
+        if output is Output.JSON:
+            say_json(explanation)
+        else:
+            _print(number, explanation)
+    waiting = [explainer.waiting(name) for name in triggers]
+    if output is Output.JSON:
+        say_json({"waiting": waiting})
+    else:
+        say("\nat the end:")
+        print_table(["trigger", "condition", "holds", "waits for"], [_row(each) for each in waiting])
+
+
+def alternatives(missing: Sequence[Sequence[str]]) -> str:
+    """What would be enough."""
+    return " or ".join(" and ".join(names) for names in missing) or "nothing"
+
+
+def _chosen(triggers: list[str], wanted: str | None) -> list[str]:
+    from eventbus.errors import ConfigError
+    from sensors.spec.suggestions import suggest
+
+    if wanted is None:
+        return triggers
+    if wanted not in triggers:
+        raise ConfigError(f"the sensor has no trigger `{wanted}`; {suggest(wanted, triggers)}")
+    return [wanted]
+
+
+def _only(explanation: Explanation, triggers: Sequence[str]) -> Explanation:
+    """Leave out what concerns other triggers."""
+    from msgspec.structs import replace
+
+    matched = {name: names for name, names in explanation.matched.items() if name in triggers}
+    others = [name for name in explanation.matched if name not in triggers]
+    return replace(
+        explanation,
+        matched=matched,
+        fired=[firing for firing in explanation.fired if firing.trigger in triggers],
+        waiting=[each for each in explanation.waiting if each.trigger in triggers],
+        replaced={name: names for name, names in explanation.replaced.items() if name in triggers},
+        unmatched=f"it is for the trigger {', '.join(others)}" if others and not matched else explanation.unmatched,
+    )
+
+
+def _print(number: int, explanation: Explanation) -> None:
+    say(f"{number:>4}  ", (f"{explanation.source}/{explanation.name}", "bold"), f"  {explanation.event}")
+    for label, style, text in _remarks(explanation):
+        say("        ", (f"{label:<9}", style), text)
+
+
+def _remarks(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
+    if explanation.unmatched is not None:
+        yield "ignored", "dim", explanation.unmatched
+    for trigger, dependencies in explanation.matched.items():
+        yield "matched", "", f"{trigger}: {', '.join(dependencies)}"
+    for trigger, replaced in explanation.replaced.items():
+        older = ", ".join(f"{event} for {dependency}" for dependency, event in replaced.items())
+        yield "replaced", "yellow", f"{trigger}: {older} (the latest event of a dependency wins)"
+    for firing in explanation.fired:
+        yield "fired", "green", f"{firing.trigger}: {_pairs(firing.events)}, action {firing.action}"
+    for waiting in explanation.waiting:
+        missing = alternatives(waiting.missing)
+        yield "holds", "cyan", f"{waiting.trigger}: {_pairs(waiting.held)}; not fired, it waits for {missing}"
+
+
+def _pairs(events: dict[str, str]) -> str:
+    return " ".join(f"{dependency}={event}" for dependency, event in events.items())
+
+
+def _row(waiting: Waiting) -> list[str]:
+    return [waiting.trigger, waiting.condition, _pairs(waiting.held) or "-", alternatives(waiting.missing)]

@@ -1,0 +1,96 @@
+"""The command line: which commands there are, and how errors are told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from eventbus.cli import broker, dlq
+from eventbus.cli.explain import explain
+from eventbus.cli.options import examples
+from eventbus.cli.printing import complain, say
+from eventbus.cli.run import run
+from eventbus.cli.send import send
+from eventbus.cli.state import state
+from eventbus.cli.tail import tail
+from eventbus.cli.validate import validate
+from eventbus.errors import EventBusError
+
+_DEBUG = "EVENTBUS_DEBUG"
+
+app = typer.Typer(
+    name="eventbus",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Events become actions, on Kafka: none lost, none repeated.",
+    epilog=examples("eventbus demo", "eventbus validate orders.yaml", "eventbus run orders.yaml"),
+)
+
+app.command(
+    epilog=examples("eventbus validate orders.yaml", "eventbus validate manifests/ --strict --output json"),
+)(validate)
+app.command(
+    epilog=examples(
+        "eventbus run orders.yaml",
+        "eventbus run manifests/ --health-port 8080 --log-format json --drain-seconds 60",
+    ),
+)(run)
+app.command(
+    epilog=examples(
+        """eventbus send --source shop --name order --data '{"id": 17}'""",
+        "eventbus send --source shop --name order --data @order.json --key customer-3",
+        "eventbus send --file events.jsonl --rate 100",
+    ),
+)(send)
+app.command(
+    epilog=examples(
+        "eventbus tail events",
+        "eventbus tail actions --sensor orders --from-beginning",
+        "eventbus tail dlq --sensor orders.yaml --no-follow --output json",
+    ),
+)(tail)
+app.command(
+    epilog=examples("eventbus explain orders.yaml --events events.jsonl --trigger ship"),
+)(explain)
+app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
+app.add_typer(dlq.app)
+app.add_typer(broker.app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point: whatever goes wrong is told in one message; where in the program, only --debug tells."""
+    try:
+        app(arguments, prog_name="eventbus")
+    except EventBusError as error:
+        if os.environ.get(_DEBUG):
+            raise
+        complain(str(error))
+        raise SystemExit(error.exit_code) from None
+    except Exception as error:
+        if os.environ.get(_DEBUG):
+            raise
+        complain(f"a bug in this program: {type(error).__name__}: {error}. Run it with --debug and report what it says")
+        raise SystemExit(1) from None
+
+
+def _show_version(wanted: bool) -> None:
+    from importlib.metadata import version
+
+    if wanted:
+        say(f"eventbus {version('kafka-eventbus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[  # noqa: ARG001 - its callback does it all
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar=_DEBUG, help="Show where errors come from.")] = False,
+) -> None:
+    if debug:
+        os.environ[_DEBUG] = "1"  # for processes that a command starts, too

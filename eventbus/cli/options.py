@@ -1,0 +1,57 @@
+"""Options that several commands share, so that they are spelt and explained the same everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class View(StrEnum):
+    """Which records to look at."""
+
+    EVENTS = "events"
+    TRIGGERS = "triggers"
+    ACTIONS = "actions"
+    INVOCATIONS = "invocations"
+    DLQ = "dlq"
+
+
+BootstrapServers = Annotated[
+    str | None,
+    typer.Option(
+        envvar="KAFKA_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,…",
+        help="The Kafka brokers.",
+        show_default="the embedded broker that runs",
+    ),
+]
+Namespace = Annotated[
+    str, typer.Option(envvar="EVENTBUS_NAMESPACE", help="The namespace, where a manifest does not name one.")
+]
+BusOption = Annotated[
+    str, typer.Option("--bus", envvar="EVENTBUS_BUS", help="The event bus, where a manifest does not name one.")
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="`json` is for programs.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens inside.")]
+Manifests = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE…", help="Manifests, or directories to search for *.yaml and *.yml files."),
+]
+SensorReference = Annotated[str, typer.Argument(metavar="SENSOR", help="A sensor's manifest or name.")]
+Manifest = Annotated[Path, typer.Argument(metavar="SENSOR.yaml", help="A file with one Sensor.")]
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: one example per line."""
+    return "\n\n".join(["Examples:", *(escape(f"$ {line}") for line in lines)])

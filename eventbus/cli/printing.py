@@ -1,0 +1,80 @@
+"""How commands speak: results on stdout, the rest on stderr; colour and tables only where a person looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+Styled = tuple[str, str]
+"""A text and its style on a terminal."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def say(*parts: str | Styled, to: Console | None = None) -> None:
+    """One line of a result."""
+    (to or console()).print(Text.assemble(*parts))
+
+
+def say_json(value: object) -> None:
+    """One JSON document on one line. Structs of msgspec are objects."""
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def warn(message: str) -> None:
+    say(("warning: ", "yellow"), message, to=console(stderr=True))
+
+
+def complain(message: str) -> None:
+    say(("error: ", "bold red"), message, to=console(stderr=True))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table for people; on anything but a terminal, columns that a program can cut."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    out = console()
+    if out.is_terminal:
+        table = Table(*columns)
+        for row in cells:
+            table.add_row(*(Text(cell, overflow="fold") for cell in row))
+        out.print(table, soft_wrap=False)
+        return
+    lines = [[column.upper() for column in columns], *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip(), to=out)
+
+
+def one_line(text: str) -> str:
+    """Text from elsewhere, harmless for a terminal: neither line breaks nor escape sequences."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def when(timestamp: int) -> str:
+    """Milliseconds since 1970 as local time."""
+    if timestamp < 0:
+        return "-"
+    moment = datetime.fromtimestamp(timestamp / 1000, UTC).astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp % 1000:03d}"
+
+
+def duration(milliseconds: int) -> str:
+    """A rough length of time, for people."""
+    seconds = max(0, milliseconds) // 1000
+    if seconds < _MINUTE:
+        return f"{seconds} s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE} min"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR} h {seconds % _HOUR // _MINUTE} min"
+    return f"{seconds // _DAY} d {seconds % _DAY // _HOUR} h"

@@ -1,0 +1,150 @@
+"""`eventbus run`: sensors in the foreground, as a container would run them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eventbus.cli.logs import LogFormat
+from eventbus.cli.options import BootstrapServers, BusOption, Manifests, Namespace, Verbose
+
+if TYPE_CHECKING:
+    from eventbus.bus import Bus
+    from eventbus.cli.manifests import Loaded
+    from sensors.runner.replica import Replica, Settings
+
+_REACH_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
+
+log = logging.getLogger("eventbus.run")
+
+
+def run(
+    files: Manifests,
+    *,
+    slot: Annotated[
+        int | None,
+        typer.Option(min=0, help="Which replica this is, from 0.", show_default="a free one on this machine"),
+    ] = None,
+    generation: Annotated[
+        int | None,
+        typer.Option(min=1, help="Replace metadata.generation of all manifests: of two, the higher takes over."),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Partitions of the sensors' topics.", show_default="as many as the event topic has"),
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="How many actions of a sensor run at a time.")] = 32,
+    drain_seconds: Annotated[
+        float, typer.Option(min=0, help="How long running actions may take to finish on SIGTERM.")
+    ] = 20.0,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Serve /healthz, /readyz and /metrics on this port of all interfaces; 0 takes a free one.",
+            show_default="no server",
+        ),
+    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    namespace: Namespace = "default",
+    bus: BusOption = "default",
+    log_format: Annotated[LogFormat, typer.Option(help="`json` is one object per line.")] = LogFormat.TEXT,
+    verbose: Verbose = False,
+) -> None:
+    """Run sensors until SIGTERM or Ctrl-C, then finish what is under way. More replicas share the work."""
+    from eventbus.cli.connection import connect
+    from eventbus.cli.logs import set_up_logging
+    from eventbus.cli.manifests import load_sensors, refuse_collisions
+    from eventbus.names import BusName
+    from sensors.runner.replica import Settings
+
+    set_up_logging(logging.DEBUG if verbose else logging.INFO, log_format)
+    sensors = load_sensors(files, BusName(namespace, bus), generation)
+    refuse_collisions(sensors)
+    for loaded in sensors:
+        for warning in loaded.manifest.warnings:
+            log.warning("%s", warning)
+    settings = Settings(concurrency=concurrency, drain_seconds=drain_seconds)
+    with connect(bootstrap_servers, namespace, bus, verbose=False) as home:
+        replicas = _make_replicas(home, sensors, None if slot is None else str(slot), partitions, settings)
+        with _health_server(replicas, health_port):
+            _run_until_stopped(replicas, drain_seconds)
+
+
+def _make_replicas(
+    home: Bus, sensors: Sequence[Loaded], slot: str | None, partitions: int | None, settings: Settings
+) -> list[Replica]:
+    """All or none, and not for ever: without brokers there is nothing to run."""
+    from functools import partial
+
+    from eventbus.bus import Bus
+    from eventbus.cli.connection import insist
+    from eventbus.clock import Deadline, SystemClock
+
+    deadline = Deadline(SystemClock(), _REACH_SECONDS)
+    replicas = []
+    for loaded in sensors:
+        bus = Bus(home.cluster, loaded.name.bus, bootstrap_servers=home.bootstrap_servers)
+        start = partial(loaded.sensor.start, bus, slot=slot, partitions=partitions, settings=settings)
+        replicas.append(insist(start, deadline))
+    return replicas
+
+
+@contextmanager
+def _health_server(replicas: Sequence[Replica], port: int | None) -> Iterator[None]:
+    from sensors.health import HealthServer
+
+    if port is None:
+        yield
+        return
+    with HealthServer(replicas, port) as server:
+        log.info("health and metrics: http://127.0.0.1:%d/healthz, /readyz, /metrics", server.port)
+        yield
+
+
+def _run_until_stopped(replicas: Sequence[Replica], drain_seconds: float) -> None:
+    """Until a signal comes or one replica fails; then all of them stop. Raises what failed."""
+    from sensors.sensor import stop_signals
+
+    try:
+        with stop_signals() as stopped:
+            for replica in replicas:
+                replica.start()
+            _watch(replicas, stopped)
+    finally:  # a second Ctrl-C does not wait
+        log.info("stopping; actions that run have %g s to finish", drain_seconds)
+        _stop(replicas)
+    failure = next((replica.failure for replica in replicas if replica.failure is not None), None)
+    if failure is not None:
+        raise failure
+    log.info("stopped")
+
+
+def _watch(replicas: Sequence[Replica], stopped: threading.Event) -> None:
+    unready = list(replicas)
+    while not stopped.wait(_LOOK_SECONDS) and all(replica.failure is None for replica in replicas):
+        for replica in [replica for replica in unready if replica.ready()]:
+            log.info("sensor %s is ready, slot %s", replica.name, replica.slot)
+            unready.remove(replica)
+
+
+def _stop(replicas: Sequence[Replica]) -> None:
+    """All at once, so that they share the time they have."""
+    from eventbus.errors import EventBusError
+
+    def stop(replica: Replica) -> None:
+        with suppress(EventBusError):  # it stays in `Replica.failure`
+            replica.stop()
+
+    threads = [threading.Thread(target=stop, args=(replica,), daemon=True) for replica in replicas]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,77 @@
+"""`eventbus state`: what a sensor holds right now, read from its topics without disturbing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from eventbus.cli.explain import alternatives
+from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.printing import duration, print_table, say, say_json, when
+
+if TYPE_CHECKING:
+    from eventbus.names import SensorName
+    from eventbus.ports import Cluster
+    from eventbus.topics import Topology
+    from sensors.inspection import TriggerState
+
+_PATIENCE_SECONDS = 15.0
+_COLUMNS = ["trigger", "condition", "holds", "event", "since", "age", "waits for"]
+
+
+def state(
+    sensor: Manifest,
+    *,
+    bootstrap_servers: BootstrapServers = None,
+    namespace: Namespace = "default",
+    bus: BusOption = "default",
+    output: OutputOption = Output.TEXT,
+    verbose: Verbose = False,
+) -> None:
+    """Show which events each trigger holds, since when, and what it waits for, as of the last commit."""
+    from functools import partial
+
+    from eventbus.cli.connection import connect, insist
+    from eventbus.cli.manifests import load_sensor
+    from eventbus.clock import Deadline, SystemClock
+    from eventbus.names import BusName
+    from sensors.inspection import held_state
+
+    loaded = load_sensor(sensor, BusName(namespace, bus))
+    plan = loaded.sensor.blueprint(loaded.name.bus).plan
+    clock = SystemClock()
+    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+        topology = _topology(home.cluster, loaded.name)
+        look = partial(held_state, home.cluster, plan, topology, clock)
+        triggers = insist(look, Deadline(clock, _PATIENCE_SECONDS))
+    now = clock.now_ms()
+    if output is Output.JSON:
+        say_json({"sensor": str(loaded.name), "now": now, "triggers": triggers})
+    elif triggers:
+        print_table(_COLUMNS, [row for trigger in triggers for row in _rows(trigger, now)])
+    else:
+        say("every trigger of this sensor fires on a single event: nothing is ever held")
+
+
+def _topology(cluster: Cluster, name: SensorName) -> Topology:
+    """Looking must not create anything."""
+    from eventbus.errors import ConfigError
+    from eventbus.names import Kind
+    from eventbus.topics import ensure_sensor_topics
+
+    topics = [name.event_topic, *(name.topic(kind) for kind in Kind)]
+    missing = [topic for topic, info in cluster.describe(topics).items() if info is None]
+    if missing:
+        raise ConfigError(f"the topic `{missing[0]}` does not exist: the sensor {name} has never run here")
+    return ensure_sensor_topics(cluster, name)
+
+
+def _rows(state: TriggerState, now: int) -> Iterator[list[str]]:
+    waits_for = alternatives(state.missing)
+    if not state.held:
+        yield [state.trigger, state.condition, "-", "-", "-", "-", waits_for]
+    for number, held in enumerate(state.held):
+        about = [state.trigger, state.condition] if number == 0 else ["", ""]
+        event = f"{held.source} {held.id}"
+        times = [when(held.since), duration(now - held.since)]
+        yield [*about, held.dependency, event, *times, waits_for if number == 0 else ""]
