@@ -67,8 +67,12 @@ def parse_lines(lines: Iterable[bytes], file: str) -> Iterator[Line]:
 
 def _parse(document: bytes) -> Event:
     try:
+        document.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidEvent(f"not UTF-8: see byte {error.start + 1} of the line") from None
+    try:
         members = _decode_members(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidEvent(f"not a JSON object: {error}") from None
     return from_json(document if "specversion" in members else _encode(_completed(members)))
 

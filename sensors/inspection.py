@@ -5,6 +5,7 @@ The reader goes the way a replica goes when it restores (commit, state, log) and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -14,13 +15,14 @@ from eventbus.errors import RetriableError
 from eventbus.formats import HeldKey, decode_state_key
 from eventbus.metadata import decode_join
 from eventbus.names import Kind, Stage
-from eventbus.ports import Clock, Cluster, Reader, Record
+from eventbus.ports import Clock, Cluster, Committed, Reader, Record
 from eventbus.topics import Topology
 from sensors.explain import Waiting, describe
 from sensors.join import JoinPartition, Slot
 from sensors.plan import SensorPlan
 
 _READ_SECONDS = 30.0
+_RETRY_SECONDS = 0.02
 
 
 class HeldEvent(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ class TriggerState(msgspec.Struct, frozen=True):
 def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Clock) -> list[TriggerState]:
     """The state of every trigger that needs more than one event, as of the last commits."""
     slots: dict[str, Slot] = {}
-    commits = cluster.committed(plan.name.group(Stage.JOIN), plan.name.topic(Kind.TRIGGER))
+    commits = stable_commits(cluster, plan.name.group(Stage.JOIN), plan.name.topic(Kind.TRIGGER), clock)
     reader = cluster.reader()
     try:
         for partition, committed in commits.items():
@@ -74,6 +76,18 @@ def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Cl
         reader.close()
     joined = [trigger for trigger in plan.triggers.values() if not trigger.direct]
     return [_state(describe(trigger, slots.get(trigger.name)), slots.get(trigger.name)) for trigger in joined]
+
+
+def stable_commits(cluster: Cluster, group: str, topic: str, clock: Clock) -> dict[int, Committed | None]:
+    """What a group has committed. While a transaction is open on it there is no answer, so it is asked again."""
+    deadline = Deadline(clock, _READ_SECONDS)
+    while True:
+        try:
+            return cluster.committed(group, topic)
+        except RetriableError:
+            if deadline.over():
+                raise
+            time.sleep(_RETRY_SECONDS)
 
 
 def read_range(

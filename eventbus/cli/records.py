@@ -11,7 +11,7 @@ import msgspec
 from eventbus.cli.options import View
 from eventbus.cli.printing import Styled, when
 from eventbus.cloudevents import from_json, from_kafka, to_json
-from eventbus.errors import FormatError, InvalidEvent
+from eventbus.errors import EventBusError
 from eventbus.events import Event
 from eventbus.formats import action_fact, dead_letter, header, invocation, trigger_fact
 from eventbus.names import BusName, Kind, SensorName
@@ -59,7 +59,7 @@ def show(view: View, record: Record) -> Shown:
     }
     try:
         shown = _DECODERS[view](record)
-    except (FormatError, InvalidEvent) as error:
+    except (EventBusError, ValueError) as error:
         shown = _undecodable(record, str(error))
     return Shown([*place, *shown.line], facts | shown.facts)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -36,6 +37,7 @@ from eventbus.ports import Committed, RebalanceListener, Record
 # A rebalance does not end librdkafka's wait for records; waiting in slices lets `poll` return soon after one.
 _WAIT_SLICE = 0.1
 _SEEK_PAUSE = 0.001
+_WAKE_TIMEOUT = 1.0
 
 _log = logging.getLogger("eventbus.kafka")
 
@@ -84,10 +86,7 @@ class KafkaConsumer:
         with translated(f"starting {self._topic}/{partition} at {offset} {self._where}"):
             self._seek(target)
             self._client.resume([target])
-            if offset > 0:
-                self._seek(target)
-            else:
-                self._client.get_watermark_offsets(target, REQUEST_TIMEOUT)
+            self._wake_fetcher(target)
 
     def stop(self, partition: int) -> None:
         self._silent(partition)
@@ -124,6 +123,10 @@ class KafkaConsumer:
         return metadata
 
     def close(self) -> None:
+        # The client would tell the listener too, but at a moment at which it may not be a member any more.
+        revoked = sorted(self._assigned)
+        self._tell(self._listener.revoked, revoked)
+        self._forget(revoked)
         self._client.close()
         self._raise_failure()
 
@@ -168,6 +171,13 @@ class KafkaConsumer:
                 time.sleep(_SEEK_PAUSE)
             else:
                 return
+
+    def _wake_fetcher(self, target: TopicPartition) -> None:
+        if target.offset > 0:
+            self._seek(target)
+        else:
+            with suppress(KafkaException):
+                self._client.get_watermark_offsets(target, _WAKE_TIMEOUT)
 
     def _pause(self, partitions: Iterable[int]) -> None:
         with translated(f"pausing {self._topic} {self._where}"):

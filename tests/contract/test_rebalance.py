@@ -22,7 +22,7 @@ def test_a_newcomer_gets_only_what_others_have_given_up(lab: Lab) -> None:
     settle([first, second], lambda: len(second.partitions) == 2)
     assert [event for event, _partitions in first.told] == ["assigned", "revoked"]
     given_up = first.told[1][1]
-    assert second.told == [("assigned", given_up)]
+    assert [told for told in second.told if told[1]] == [("assigned", given_up)]
     assert first.partitions | second.partitions == {0, 1, 2, 3}
     assert not first.partitions & second.partitions
 
@@ -70,9 +70,8 @@ def test_more_members_than_partitions_leave_one_idle_until_it_is_needed(lab: Lab
     topic = lab.topic()
     busy = lab.member(topic)
     idle = lab.consumer(topic)
-    assert busy.is_silent()
-    assert idle.is_silent()
-    assert idle.partitions == set()
+    settle([busy, idle], lambda: idle.told != [])
+    assert idle.told == [("assigned", [])]
     busy.consumer.close()
     settle([idle], lambda: idle.partitions == {0})
 

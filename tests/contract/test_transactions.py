@@ -57,6 +57,7 @@ def test_markers_take_offsets(lab: Lab) -> None:
     lab.write(topic, b"a", b"b")
     lab.write(topic, b"c")
     assert offsets(lab.read_all(topic)) == [0, 1, 3]
+    wait_for_end(lab, topic, 5)
     assert lab.reader().offsets(topic, 0) == (0, 5)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import eventbus
 import sensors
-from eventbus import Bus, BusName, Event
+from eventbus import BusName, Event
 from sensors.explain import Explainer
 from sensors.sensor import Sensor
 from sensors.spec.loader import load_text
