@@ -27,6 +27,7 @@ MAX_ALTERNATIVES = 4096
 
 _Masks: TypeAlias = frozenset[int]
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_SPACE = " \t\r\n"
 
 
 class ConditionError(ConfigError):
@@ -73,7 +74,7 @@ class Condition(msgspec.Struct, frozen=True, dict=True):
 
 def parse(text: str, names: Collection[str]) -> Condition:
     """Read a condition over these dependency names. An empty text asks for all of them."""
-    if not text.strip():
+    if not text.strip(_SPACE):
         return Condition(text="", alternatives=(frozenset(names),))
     _check_bounds(text)
     try:
@@ -144,7 +145,8 @@ def _grammar() -> pp.ParserElement:
     conjunction.set_parse_action(_chain_of(_product))
     disjunction.set_parse_action(_chain_of(_sum))
     expression <<= disjunction
-    return expression
+    # Otherwise tabs are expanded first, and columns count something that nobody wrote.
+    return expression.parse_with_tabs()
 
 
 def _chain_of(combine: Callable[[Sequence[_Masks]], _Masks]) -> Callable[[pp.ParseResults], _Name | _Chain]:
@@ -216,9 +218,9 @@ def _check_bounds(text: str) -> None:
 
 def _explain(text: str, loc: int) -> ConditionError:
     """What is wrong at the place where the grammar could not go on."""
-    rest = text[loc:].lstrip()
+    rest = text[loc:].lstrip(_SPACE)
     column = len(text) - len(rest) + 1
-    before = text[: column - 1].rstrip()
+    before = text[: column - 1].rstrip(_SPACE)
     if before and before[-1] not in "(&|":
         return _no_operator(before, rest, column)
     return _no_operand(before, rest, column)

@@ -51,7 +51,10 @@ class HealthServer:
     """A small HTTP server in a thread of its own. Use it as a context manager."""
 
     def __init__(self, replicas: Sequence[Replica], port: int) -> None:
-        """Port 0 means any free one; see `port`. It listens on all interfaces, because probes come from outside."""
+        """Port 0 means any free one; see `port`. It listens on all interfaces, because probes come from outside.
+
+        `replicas` may grow while the server runs; without any, nothing is ready.
+        """
         pages: Mapping[str, Page] = {
             "/healthz": partial(_health, replicas),
             "/readyz": partial(_readiness, replicas),
@@ -112,6 +115,8 @@ def _health(replicas: Sequence[Replica]) -> Answer:
 
 
 def _readiness(replicas: Sequence[Replica]) -> Answer:
+    if not replicas:
+        return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"ok": False, "complaints": []})
     return _verdict(replicas, _unready)
 
 

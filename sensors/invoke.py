@@ -46,7 +46,8 @@ TAKEN, RELEASED, LOST = "taken", "released", "lost"
 SUCCEEDED, FAILED, DEAD_LETTERED = "succeeded", "failed", "dead-lettered"
 CONCURRENCY = 32
 """How many actions one replica of a sensor invokes at a time."""
-_AHEAD_PER_LANE = 16
+_AHEAD_PER_LANE = 4
+"""How many tasks a lane takes beyond its first: what a crash may cost an at-most-once trigger, per key."""
 _ERROR_LIMIT = 1000
 
 

@@ -49,8 +49,7 @@ class Sink:
             def log_message(self, *_: object) -> None:
                 """Keep the terminal clean."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _QuietServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -61,6 +60,13 @@ class Sink:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that was killed in the middle of a request is what this is for."""
 
 
 class Lab:

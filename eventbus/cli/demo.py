@@ -178,4 +178,8 @@ def _report(console: Console, verdict: Verdict, invocations: InvocationVerdict) 
     table.add_row("at most once, given up at the kill", "a few", str(len(invocations.at_risk)))
     console.print(table)
     clean = verdict.clean and invocations.clean
-    console.print("[green]Nothing was lost, nothing was repeated.[/]" if clean else "[red]A promise was broken.[/]")
+    console.print(
+        "[green]No action was lost or repeated, and every invocation kept to its mode.[/]"
+        if clean
+        else "[red]A promise was broken.[/]"
+    )

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from eventbus.cli import broker, dlq
+from eventbus.cli.demo import demo
 from eventbus.cli.explain import explain
 from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
@@ -58,6 +59,7 @@ app.command(
 )(explain)
 app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
 app.add_typer(dlq.app)
+app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _REACH_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
+_INTERRUPTED = 130
 
 log = logging.getLogger("eventbus.run")
 
@@ -72,16 +74,24 @@ def run(
         for warning in loaded.manifest.warnings:
             log.warning("%s", warning)
     settings = Settings(concurrency=concurrency, drain_seconds=drain_seconds)
-    with connect(bootstrap_servers, namespace, bus, verbose=False) as home:
-        replicas = _make_replicas(home, sensors, None if slot is None else str(slot), partitions, settings)
-        with _health_server(replicas, health_port):
-            _run_until_stopped(replicas, drain_seconds)
+    replicas: list[Replica] = []
+    with connect(bootstrap_servers, namespace, bus, verbose=False) as home, _health_server(replicas, health_port):
+        try:
+            for replica in _make_replicas(home, sensors, None if slot is None else str(slot), partitions, settings):
+                replicas.append(replica)  # noqa: PERF402 - those that were made must be stopped if one cannot be
+            _run_until_stopped(replicas)
+        finally:
+            _stop(replicas, drain_seconds)
+    failure = next((replica.failure for replica in replicas if replica.failure is not None), None)
+    if failure is not None:
+        raise failure
+    log.info("stopped")
 
 
 def _make_replicas(
     home: Bus, sensors: Sequence[Loaded], slot: str | None, partitions: int | None, settings: Settings
-) -> list[Replica]:
-    """All or none, and not for ever: without brokers there is nothing to run."""
+) -> Iterator[Replica]:
+    """One of each sensor. Brokers that do not answer are waited for, but not for ever."""
     from functools import partial
 
     from eventbus.bus import Bus
@@ -89,16 +99,14 @@ def _make_replicas(
     from eventbus.clock import Deadline, SystemClock
 
     deadline = Deadline(SystemClock(), _REACH_SECONDS)
-    replicas = []
     for loaded in sensors:
         bus = Bus(home.cluster, loaded.name.bus, bootstrap_servers=home.bootstrap_servers)
-        start = partial(loaded.sensor.start, bus, slot=slot, partitions=partitions, settings=settings)
-        replicas.append(insist(start, deadline))
-    return replicas
+        yield insist(partial(loaded.sensor.start, bus, slot=slot, partitions=partitions, settings=settings), deadline)
 
 
 @contextmanager
 def _health_server(replicas: Sequence[Replica], port: int | None) -> Iterator[None]:
+    """It answers from before the first replica is made until the last one has ended."""
     from sensors.health import HealthServer
 
     if port is None:
@@ -109,34 +117,22 @@ def _health_server(replicas: Sequence[Replica], port: int | None) -> Iterator[No
         yield
 
 
-def _run_until_stopped(replicas: Sequence[Replica], drain_seconds: float) -> None:
-    """Until a signal comes or one replica fails; then all of them stop. Raises what failed."""
+def _run_until_stopped(replicas: Sequence[Replica]) -> None:
+    """Until a signal comes or one of them fails."""
     from sensors.sensor import stop_signals
 
-    try:
-        with stop_signals() as stopped:
-            for replica in replicas:
-                replica.start()
-            _watch(replicas, stopped)
-    finally:  # a second Ctrl-C does not wait
-        log.info("stopping; actions that run have %g s to finish", drain_seconds)
-        _stop(replicas)
-    failure = next((replica.failure for replica in replicas if replica.failure is not None), None)
-    if failure is not None:
-        raise failure
-    log.info("stopped")
+    with stop_signals() as stopped:
+        for replica in replicas:
+            replica.start()
+        unready = list(replicas)
+        while not stopped.wait(_LOOK_SECONDS) and all(replica.failure is None for replica in replicas):
+            for replica in [replica for replica in unready if replica.ready()]:
+                log.info("sensor %s is ready, slot %s", replica.name, replica.slot)
+                unready.remove(replica)
 
 
-def _watch(replicas: Sequence[Replica], stopped: threading.Event) -> None:
-    unready = list(replicas)
-    while not stopped.wait(_LOOK_SECONDS) and all(replica.failure is None for replica in replicas):
-        for replica in [replica for replica in unready if replica.ready()]:
-            log.info("sensor %s is ready, slot %s", replica.name, replica.slot)
-            unready.remove(replica)
-
-
-def _stop(replicas: Sequence[Replica]) -> None:
-    """All at once, so that they share the time they have."""
+def _stop(replicas: Sequence[Replica], drain_seconds: float) -> None:
+    """All at once, so that they share the time they have. A second Ctrl-C does not wait for them."""
     from eventbus.errors import EventBusError
 
     def stop(replica: Replica) -> None:
@@ -144,7 +140,12 @@ def _stop(replicas: Sequence[Replica]) -> None:
             replica.stop()
 
     threads = [threading.Thread(target=stop, args=(replica,), daemon=True) for replica in replicas]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        log.info("stopping; actions that run have %g s to finish", drain_seconds)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        log.warning("stopped without waiting")
+        os._exit(_INTERRUPTED)  # as after a crash: whatever still runs must not see its surroundings vanish

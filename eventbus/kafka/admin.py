@@ -1,8 +1,4 @@
-"""Questions to the brokers that belong to no consumer or producer: topics, offsets, what a group has committed.
-
-Committed offsets are asked here even for a member's own group: the admin request answers "unstable" at once while a
-transaction is pending, where the consumer's own call would sit out its time-out.
-"""
+"""Questions to the brokers that belong to no consumer or producer: topics and their offsets."""
 
 from __future__ import annotations
 
@@ -10,11 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import (
-    OFFSET_INVALID,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -33,14 +28,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import FatalError, RetriableError
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
-from eventbus.kafka.errors import kafka_error, log_error
-from eventbus.ports import Committed, TopicInfo, TopicSpec
+from eventbus.kafka.errors import kafka_error, log_error, no_answer
+from eventbus.ports import TopicInfo, TopicSpec
 
 # librdkafka gives up first and says why; this only guards against an answer that never comes.
 _GRACE = 5.0
 _HURRIED = 2.0
 _SPREAD_PAUSE = 0.02
-_TIMEOUTS: dict[str, Any] = {"request_timeout": REQUEST_TIMEOUT, "operation_timeout": REQUEST_TIMEOUT}
 _FIRST, _END = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # not annotated
 
 
@@ -63,7 +57,8 @@ class KafkaAdmin:
         new = [NewTopic(spec.name, spec.partitions, -1, config=dict(spec.config)) for spec in topics]
         if not new:
             return
-        for name, future in self._client.create_topics(new, **_TIMEOUTS).items():
+        futures = self._client.create_topics(new, request_timeout=REQUEST_TIMEOUT, operation_timeout=REQUEST_TIMEOUT)
+        for name, future in futures.items():
             self._answer(future, f"creating topic {name}", unless=KafkaError.TOPIC_ALREADY_EXISTS)
         self._wait_until([topic.topic for topic in new], _is_ready)
 
@@ -71,7 +66,8 @@ class KafkaAdmin:
         names = list(topics)
         if not names:
             return
-        for name, future in self._client.delete_topics(names, **_TIMEOUTS).items():
+        futures = self._client.delete_topics(names, request_timeout=REQUEST_TIMEOUT, operation_timeout=REQUEST_TIMEOUT)
+        for name, future in futures.items():
             self._answer(future, f"deleting topic {name}", unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
         self._wait_until(names, lambda description: description is None)
 
@@ -81,27 +77,20 @@ class KafkaAdmin:
             raise FatalError(f"topic {topic} does not exist {self._where}")
         return range(len(description.partitions))
 
-    def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, Committed | None]:
-        doing = f"asking what group {group} has committed of {topic}"
-        request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition) for partition in partitions])
-        if not request.topic_partitions:
-            return {}
-        futures = self._client.list_consumer_group_offsets(
-            [request], require_stable=True, request_timeout=REQUEST_TIMEOUT
-        )
-        answer: ConsumerGroupTopicPartitions = self._answer(futures[group], doing)
-        entries = answer.topic_partitions or []
-        for entry in entries:
-            if entry.error is not None:
-                raise log_error(entry.error, f"{doing} {self._where}")
-        return {entry.partition: _committed(entry) for entry in entries}
-
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset and the end, whatever the transactions in between."""
         doing = f"asking for the offsets of {topic}/{partition}"
-        asked = [self._list_offsets(topic, [partition], spec, REQUEST_TIMEOUT) for spec in (_FIRST, _END)]
-        first, end = (self._answer(future, doing).offset for futures in asked for future in futures.values())
-        return first, end
+        deadline = Deadline(SystemClock(), _HURRIED)
+        while True:
+            asked = [self._list_offsets(topic, [partition], spec, REQUEST_TIMEOUT) for spec in (_FIRST, _END)]
+            try:
+                first, end = (self._answer(future, doing).offset for futures in asked for future in futures.values())
+            except RetriableError:
+                if deadline.over():
+                    raise
+                self._look_again(topic)
+            else:
+                return first, end
 
     def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         """The end of each partition; 0 for one that cannot be asked now, because it has no leader."""
@@ -110,7 +99,7 @@ class KafkaAdmin:
             return ends
         for topic_partition, future in self._list_offsets(topic, partitions, _END, _HURRIED).items():
             try:
-                ends[topic_partition.partition] = self._answer(future, f"asking for the end of {topic}").offset
+                ends[topic_partition.partition] = self._offset(future, f"asking for the end of {topic}")
             except RetriableError:
                 ends[topic_partition.partition] = 0
         return ends
@@ -123,6 +112,19 @@ class KafkaAdmin:
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=timeout,
         )
+
+    def _look_again(self, topic: str) -> None:
+        """Left to itself, the client goes on asking a former leader, or a new one with the epoch of the former."""
+        time.sleep(_SPREAD_PAUSE)
+        with suppress(KafkaException):  # whoever asks will be told again
+            self._client.list_topics(topic, timeout=_HURRIED)
+
+    def _offset(self, future: Future[Any], doing: str) -> int:
+        offset: int = self._answer(future, doing).offset
+        if offset < 0:
+            # So the client answers while it does not know who leads the partition.
+            raise no_answer(f"{doing} {self._where}")
+        return offset
 
     def close(self) -> None:
         del self._client
@@ -167,7 +169,7 @@ class KafkaAdmin:
                 return None
             raise log_error(error, f"{doing} {self._where}") from None
         except FutureTimeout:
-            raise RetriableError(f"Kafka, {doing} {self._where}: no answer") from None
+            raise no_answer(f"{doing} {self._where}") from None
 
 
 def _is_ready(description: TopicDescription | None) -> bool:
@@ -177,10 +179,3 @@ def _is_ready(description: TopicDescription | None) -> bool:
 def _topic_info(description: TopicDescription, config: Mapping[str, str]) -> TopicInfo:
     partitions = description.partitions
     return TopicInfo(description.name, len(partitions), len(partitions[0].replicas), config)
-
-
-def _committed(entry: TopicPartition) -> Committed | None:
-    if entry.offset == OFFSET_INVALID:
-        return None
-    # librdkafka sends the terminating NUL of the metadata along with it.
-    return Committed(entry.offset, (entry.metadata or "").rstrip("\0"))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from confluent_kafka import Consumer
+
 from eventbus.kafka.admin import KafkaAdmin
-from eventbus.kafka.config import Settings
+from eventbus.kafka.commits import committed
+from eventbus.kafka.config import Settings, make_client
 from eventbus.kafka.consumer import KafkaConsumer
 from eventbus.kafka.producer import KafkaProducer
 from eventbus.kafka.publisher import KafkaPublisher
@@ -32,7 +35,12 @@ class KafkaCluster:
         self._admin.delete(topics)
 
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
-        return self._admin.committed(group, topic, self._admin.partitions(topic))
+        partitions = self._admin.partitions(topic)
+        client = make_client(Consumer, self._settings.observer(group))
+        try:
+            return committed(client, group, topic, partitions, f"on {self._settings.bootstrap_servers}")
+        finally:
+            client.close()
 
     def consumer(self, group: str, topic: str, listener: RebalanceListener) -> KafkaConsumer:
         return KafkaConsumer(self._settings, self._admin, group, topic, listener)

@@ -13,6 +13,7 @@ MAX_POLL_EXCEEDED = KafkaError._MAX_POLL_EXCEEDED
 INVALID_RECORD = KafkaError.INVALID_RECORD
 TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 CLIENT_DEAD = KafkaError._FATAL
+TIMED_OUT = KafkaError._TIMED_OUT
 WRONG_STATE = KafkaError._STATE
 
 FENCED = frozenset(
@@ -58,6 +59,8 @@ TRANSIENT = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._NOENT,  # "no leaders found"
+        KafkaError._NOENT,
         KafkaError._QUEUE_FULL,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._UNKNOWN_TOPIC,

@@ -40,6 +40,10 @@ _WRITER: Config = {
     "topic.metadata.propagation.max.ms": 5000,
 }
 _FETCHER: Config = {
+    "session.timeout.ms": 6000,
+    # Members learn of a rebalance by their heartbeat.
+    "heartbeat.interval.ms": 500,
+    "max.poll.interval.ms": 60_000,
     # One fetch at a time goes to each broker: a partition that starts or resumes waits for the one under way.
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
@@ -90,14 +94,17 @@ class Settings:
         return self._merged(_COMMON, {})
 
     def member(self, group: str) -> Config:
-        defaults = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 60_000}
         fixed = {
             "group.id": group,
-            # Only the classic protocol lets a client choose when it gives up a partition.
+            # The newer protocol changes a member's epoch without telling it, which fences its commits (KIP-1251).
             "group.protocol": "classic",
             "partition.assignment.strategy": "cooperative-sticky",
         }
-        return self._merged(_COMMON | _FETCHER | defaults, _FETCHER_FIXED | fixed)
+        return self._merged(_COMMON | _FETCHER, _FETCHER_FIXED | fixed)
+
+    def observer(self, group: str) -> Config:
+        """For one who asks about a group without joining it."""
+        return self._merged(_COMMON | _FETCHER, _FETCHER_FIXED | {"group.id": group})
 
     def reader(self) -> Config:
         # A reader asks "was that all?", and the broker answers only when a fetch found nothing for that long.

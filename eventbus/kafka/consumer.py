@@ -22,16 +22,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import repeat
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import AbortableError, FatalError, LogError
 from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
+from eventbus.kafka.commits import committed
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import fetch_error, kafka_error, log_error, needs_a_person, translated
-from eventbus.kafka.fetched import Fetched, consume
+from eventbus.kafka.fetched import Trouble, consume, split, to_records
 from eventbus.ports import Committed, RebalanceListener, Record
 
 # A rebalance does not end librdkafka's wait for records; waiting in slices lets `poll` return soon after one.
@@ -54,6 +56,8 @@ class KafkaConsumer:
         self._topic = topic
         self._listener = listener
         self._where = f"on {settings.bootstrap_servers}"
+        # In librdkafka's serialised metadata the member id follows the group, both end with a NUL.
+        self._no_member = group.encode() + b"\0\0"
         self._joined = False
         self._assigned: set[int] = set()
         self._flowing: dict[int, int] = {}
@@ -104,7 +108,7 @@ class KafkaConsumer:
                 self.start(partition, self._paused[partition])
 
     def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
-        return self._admin.committed(self._group, self._topic, partitions)
+        return committed(self._client, self._group, self._topic, partitions, self._where)
 
     def offsets(self, partition: int) -> tuple[int, int]:
         return self._admin.offsets(self._topic, partition)
@@ -116,9 +120,8 @@ class KafkaConsumer:
     def group_metadata(self) -> object:
         # Offsets that name no member are taken from anybody, without fencing. A client that was thrown out has no
         # member id until it has joined again, so what it then calls its metadata must not get out.
-        member = self._client.memberid()
-        metadata: object = self._client.consumer_group_metadata()
-        if not member or self._client.memberid() != member:
+        metadata: bytes = self._client.consumer_group_metadata()
+        if self._no_member in metadata:
             raise AbortableError(f"this process is not a member of group {self._group} at the moment")
         return metadata
 
@@ -130,24 +133,18 @@ class KafkaConsumer:
         self._client.close()
         self._raise_failure()
 
-    def _records(self, messages: Iterable[Fetched]) -> list[Record]:
-        records: list[Record] = []
-        append = records.append
-        flowing = self._flowing
-        topic = self._topic
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                self._on_fetch_error(error, message)
-                continue
-            partition = message.partition()
-            if partition not in flowing:
-                continue
-            offset = message.offset()
-            flowing[partition] = offset + 1
-            headers = message.headers() or ()
-            append(Record(topic, partition, offset, message.timestamp()[1], message.key(), message.value(), headers))
-        return records if self._assigned else []
+    def _records(self, messages: list[Message]) -> list[Record]:
+        fetched, troubles = split(messages)
+        for trouble in troubles:
+            self._on_trouble(trouble)
+        records = to_records(fetched, repeat(self._topic))
+        positions = {record.partition: record.offset + 1 for record in records}
+        if not positions.keys() <= self._flowing.keys():
+            # They were taken from the client's queue just before a call of the listener silenced their partition.
+            records = [record for record in records if record.partition in self._flowing]
+            positions = {record.partition: record.offset + 1 for record in records}
+        self._flowing.update(positions)
+        return records
 
     def _give_back(self, records: Sequence[Record]) -> None:
         first = {record.partition: record.offset for record in reversed(records)}
@@ -236,16 +233,17 @@ class KafkaConsumer:
         self._paused.pop(partition, None)
         self._ends.pop(partition, None)
 
-    def _on_fetch_error(self, error: KafkaError, message: Fetched) -> None:
-        if error.code() == codes.PARTITION_EOF:
+    def _on_trouble(self, trouble: Trouble) -> None:
+        code = trouble.error.code()
+        if code == codes.PARTITION_EOF:
             # The end lies behind transaction markers and aborted records, which are never delivered.
-            if message.partition() in self._flowing:
-                self._ends[message.partition()] = message.offset()
-        elif error.code() == codes.MAX_POLL_EXCEEDED:
+            if trouble.partition in self._flowing:
+                self._ends[trouble.partition] = trouble.offset
+        elif code == codes.MAX_POLL_EXCEEDED:
             # The client has left the group, but says what that means only when it has joined again, seconds later.
             self._lose(self._assigned)
         else:
-            self._failure = self._failure or fetch_error(error, message, self._where)
+            self._failure = self._failure or fetch_error(trouble, self._where)
 
     def _on_error(self, error: KafkaError) -> None:
         _log.debug("%s", error)

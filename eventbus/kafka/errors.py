@@ -22,16 +22,20 @@ from eventbus.errors import (
     UnproducibleError,
 )
 from eventbus.kafka import codes
-from eventbus.kafka.fetched import Fetched
+from eventbus.kafka.fetched import Trouble
 
 
 def log_error(error: KafkaError, doing: str) -> LogError:
     """Our error for one of Kafka's. `doing` says what was tried and where, as in "reading t on localhost:9092"."""
     if error.code() in codes.UNREACHABLE and not error.txn_requires_abort():
-        return RetriableError(f"Kafka, {doing}: no answer. Check that the brokers run and can be reached from here.")
+        return no_answer(doing)
     advice = codes.NEEDS_A_PERSON.get(error.code())
     message = f"Kafka, {doing}: {_reason(error)}"
     return _reaction(error)(f"{message}. {advice}" if advice else message)
+
+
+def no_answer(doing: str) -> RetriableError:
+    return RetriableError(f"Kafka, {doing}: no answer. Check that the brokers run and can be reached from here.")
 
 
 def _reaction(error: KafkaError) -> type[LogError]:
@@ -53,15 +57,15 @@ def refused_record(error: KafkaError, topic: str, partition: int, index: int) ->
     return UnproducibleError(f"Kafka refuses a record for {topic}/{partition}: {_reason(error)}", index)
 
 
-def fetch_error(error: KafkaError, message: Fetched, where: str) -> LogError:
-    """Our error for a message that is none. An offset that does not exist is never replaced by another one."""
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    if error.code() in codes.OUT_OF_RANGE:
+def fetch_error(trouble: Trouble, where: str) -> LogError:
+    """Our error for a partition that cannot be read. An offset that does not exist is never replaced by another."""
+    if trouble.error.code() in codes.OUT_OF_RANGE:
+        place = f"{trouble.topic}/{trouble.partition}"
         return FatalError(
-            f"{topic}/{partition} has no offset {offset} {where}: its records were removed before they were read, or "
+            f"{place} has no offset {trouble.offset} {where}: its records were removed before they were read, or "
             "the topic was made anew. Nothing was skipped. To go on, commit an offset that exists."
         )
-    return log_error(error, f"reading {topic} {where}")
+    return log_error(trouble.error, f"reading {trouble.topic} {where}")
 
 
 def needs_a_person(error: KafkaError) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -27,10 +28,12 @@ from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, connect, make_client
 from eventbus.kafka.errors import kafka_error, log_error, refused_record, translated
+from eventbus.kafka.patience import Impatient
 from eventbus.kafka.refusals import Refusals
 from eventbus.ports import Commit, Output
 
 _RETRY_PAUSE = 0.005
+_GRACE = 2.0
 _QUEUE_PAUSE = 0.05
 _REPORT_PAUSE = 0.05
 
@@ -46,6 +49,7 @@ class KafkaProducer:
         self._where = f"on {settings.bootstrap_servers}"
         self._timeout = settings.transaction_timeout
         self._refusals = Refusals()
+        self._impatient = Impatient(f"{transactional_id}-offsets")
         self._broken: FencedError | UnknownOutcome | None = None
 
     def init(self) -> None:
@@ -74,8 +78,12 @@ class KafkaProducer:
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
         offsets = [TopicPartition(topic, commit.partition, commit.offset, commit.metadata) for commit in commits]
 
+        client = self._client
+
         def send(timeout: float) -> None:
-            self._client.send_offsets_to_transaction(offsets, group_metadata, timeout)
+            call = partial(client.send_offsets_to_transaction, offsets, group_metadata, timeout)
+            if not self._impatient.call(call, timeout + _GRACE):
+                raise UnknownOutcome(f"Kafka, committing offsets of {topic} {self._where}: the client hangs")
 
         try:
             self._call(send, self._timeout, f"committing offsets of {topic}")
@@ -100,7 +108,9 @@ class KafkaProducer:
 
     def close(self) -> None:
         # The client's own `close` would wait for the log to abort; whoever wants that calls `abort` before.
-        self._client.purge(blocking=False)
+        self._impatient.close()
+        if not isinstance(self._broken, UnknownOutcome):  # a client that hangs would take us along
+            self._client.purge(blocking=False)
         del self._client
 
     def _renew(self) -> None:

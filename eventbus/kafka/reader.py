@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.config import Settings, make_client
 from eventbus.kafka.errors import fetch_error, translated
-from eventbus.kafka.fetched import consume
+from eventbus.kafka.fetched import Trouble, consume, split, to_records
 from eventbus.ports import Record
 
 
@@ -33,22 +33,15 @@ class KafkaReader:
     def read(self, max_records: int, timeout: float) -> list[Record]:
         with translated(f"reading {self._where}"):
             messages = consume(self._client, max_records, timeout)
-        records = []
-        positions = self._positions
-        for message in messages:
-            error = message.error()
-            if error is not None and error.code() != codes.PARTITION_EOF:
-                raise fetch_error(error, message, self._where)
-            topic, partition, offset = message.topic(), message.partition(), message.offset()
-            if (topic, partition) not in positions:
-                continue
-            if error is not None:
-                # The end lies behind transaction markers and aborted records, which are never delivered.
-                positions[topic, partition] = offset
-                continue
-            positions[topic, partition] = offset + 1
-            timestamp, headers = message.timestamp()[1], message.headers() or ()
-            records.append(Record(topic, partition, offset, timestamp, message.key(), message.value(), headers))
+        fetched, troubles = split(messages)
+        records = [
+            record
+            for record in to_records(fetched, map(str, map(Message.topic, fetched)))
+            if (record.topic, record.partition) in self._positions
+        ]
+        self._positions.update({(record.topic, record.partition): record.offset + 1 for record in records})
+        for trouble in troubles:
+            self._on_trouble(trouble)
         return records
 
     def position(self, topic: str, partition: int) -> int:
@@ -59,6 +52,14 @@ class KafkaReader:
             self._close_partition(topic, partition)
         else:
             self._client.close()
+
+    def _on_trouble(self, trouble: Trouble) -> None:
+        if trouble.error.code() != codes.PARTITION_EOF:
+            raise fetch_error(trouble, self._where)
+        # The end lies behind transaction markers and aborted records, which are never delivered.
+        place = trouble.topic, trouble.partition
+        if place in self._positions:
+            self._positions[place] = max(self._positions[place], trouble.offset)
 
     def _close_partition(self, topic: str, partition: int) -> None:
         if self._positions.pop((topic, partition), None) is not None:

@@ -41,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_line: object) -> None:
         """One line per call is enough, and `do_POST` prints it."""
 
 

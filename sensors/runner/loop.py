@@ -307,12 +307,16 @@ class StageLoop:
             self._logic.load(reading[record.topic, record.partition], record)
         for state, partition in reading.items():
             if self._reader.position(*state) >= (self._assignments[partition].state_end or 0):
-                self._reader.close(*state)
                 self._start(partition)
+                self._reader.close(*state)
 
     def _start(self, partition: int) -> None:
-        offset = self._logic.restored(partition, self._consumer.offsets(partition))
-        self._consumer.start(partition, offset)
+        offsets = self._consumer.offsets(partition)  # if there is no answer, the next turn asks again
+        offset = self._logic.restored(partition, offsets)
+        try:
+            self._consumer.start(partition, offset)
+        except RetriableError as error:
+            raise AbortableError(str(error)) from error  # what was restored is used up: begin again from the commit
         self._assignments[partition] = _Assignment(_Phase.RUNNING)
         log.info("%s: partition %d runs from offset %d", self._transactional_id, partition, offset)
 

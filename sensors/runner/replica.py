@@ -153,6 +153,9 @@ class Replica:
         deadline = Deadline(self._clock, 2 * self._settings.drain_seconds)
         for thread in self._threads:
             thread.join(deadline.left())
+        if not self._threads:  # never started, but its consumers exist
+            for loop in self.loops.values():
+                loop.close()
         self._executor.close()
         for action in self._actions.values():
             action.close()

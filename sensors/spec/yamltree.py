@@ -227,7 +227,7 @@ class _Builder:
         if tag in self._constructors:
             try:
                 value = self._constructors[tag](yaml.ScalarNode(tag, event.value))
-            except (ValueError, KeyError, OverflowError):
+            except (ValueError, LookupError, OverflowError):
                 self._note(f"`{written[:40]}` is not a usable value of its kind; put it in quotes", position)
         elif tag not in _TEXT_TAGS:
             self._foreign_tag(tag, position)

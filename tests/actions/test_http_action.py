@@ -272,6 +272,17 @@ def test_the_time_left_shrinks_with_every_read() -> None:
         reader.close()
 
 
+def test_nothing_is_read_after_the_deadline() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(1e-9)
+        reader = _DeadlineReader(ours.makefile("rb", buffering=0), ours)
+        theirs.sendall(b"x")
+        with pytest.raises(TimeoutError):
+            reader.read(1)
+        reader.close()
+
+
 @pytest.mark.parametrize("answer", [b"", b"HT", b"HTTP/1.1 20", b"GARBAGE\r\n\r\n"])
 def test_a_connection_that_breaks_before_the_status_is_known_may_have_delivered(
     raw_server: StartRaw, http: MakeHttp, answer: bytes

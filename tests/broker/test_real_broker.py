@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from eventbus.broker import BrokerError, EmbeddedBroker, default_bootstrap_servers
 from eventbus.broker.memory import resident_bytes
-from eventbus.broker.ports import is_free
+from eventbus.broker.ports import free_ports, is_free
 from eventbus.cli.broker import app
 from eventbus.errors import ConfigError
 from tests.broker.conftest import Eventually
@@ -111,7 +111,8 @@ def test_three_nodes_replicate_survive_the_loss_of_one_and_leave_nothing(tempora
 
 def test_a_foreground_broker_told_to_end_keeps_its_data_and_gives_back_its_port(tmp_path: Path) -> None:
     data = tmp_path / "Größe & mehr"
-    with foreground("--data", str(data)) as process:
+    [port] = free_ports(1)  # not the default one: another broker on this machine may want that meanwhile
+    with foreground("--data", str(data), "--port", str(port)) as process:
         shown = status()
         assert shown.pid == process.pid
         create_topic(shown.bootstrap_servers, "kept")
@@ -119,7 +120,6 @@ def test_a_foreground_broker_told_to_end_keeps_its_data_and_gives_back_its_port(
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert not status().running
-    port = shown.nodes[0].port
     assert is_free(port)
 
     with EmbeddedBroker(data=data, port=port) as broker:

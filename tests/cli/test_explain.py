@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import EVENTS, JOIN, Command
 
 
@@ -78,3 +80,12 @@ def test_two_sensors_in_a_file_cannot_be_explained_at_once(cli: Command, orders:
     orders.write_text(f"{JOIN}---\n{JOIN.replace('orders', 'others')}")
     answer = cli("explain", orders, "--events", events)
     assert answer == (2, "", f"error: {orders}: there are 2 manifests in this file, and one is expected\n")
+
+
+def test_on_a_terminal_there_are_colours_and_a_table(
+    cli: Command, orders: Path, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    answer = cli("explain", orders, "--events", events)
+    assert "\x1b[32mfired" in answer.out
+    assert "│ ship    │ packed && paid │ paid=paid-2 │ packed    │" in answer.out

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eventbus import Bus, Event
+from eventbus.clock import ManualClock
 from eventbus.errors import ConfigError, FatalError
 from eventbus.names import Stage
 from sensors.actions.base import ActionCall, ActionError
@@ -155,10 +156,27 @@ def test_a_stage_that_hangs_in_a_call_is_unhealthy(bus: Bus, monkeypatch: pytest
     assert complaint == "the match stage has been stuck in one turn for 0 s"
 
 
+def test_a_turn_is_measured_from_its_own_beginning(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = _sensor().start(bus, slot="0")
+    loop, clock = replica.loops[Stage.MATCH], ManualClock()
+    clock.advance(1e9)
+    monkeypatch.setattr(loop, "_clock", clock)
+    assert loop.turn_seconds() > 0
+    loop.step(0.0)
+    assert loop.turn_seconds() == 0
+    replica.stop()
+
+
 def test_other_pages_do_not_exist(bus: Bus) -> None:
     with HealthServer([], 0) as server:
         assert _get(server, "/") == (404, '{"pages":["/healthz","/metrics","/readyz"]}\n')
         assert _get(server, "/healthz?verbose")[0] == 200
+
+
+def test_a_process_without_replicas_is_healthy_but_not_ready() -> None:
+    with HealthServer([], 0) as server:
+        assert _get(server, "/healthz")[0] == 200
+        assert _get(server, "/readyz") == (503, '{"ok":false,"complaints":[]}\n')
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -14,7 +14,7 @@ from eventbus.cli.printing import duration, one_line, when
 from eventbus.errors import EventBusError, FatalError, Superseded
 from tests.cli.conftest import Answer, Command
 
-COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive"]
+COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive", "demo"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

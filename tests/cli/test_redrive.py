@@ -261,6 +261,22 @@ def test_a_redrive_that_is_overtaken_changes_nothing_more(log: Log, monkeypatch:
     assert len(log.read(ACTIONS)) == 3
 
 
+def test_letters_are_read_after_the_claim_so_that_no_earlier_redrive_is_missed(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.bury(_action())
+    init = MemoryProducer.init
+
+    def beaten_to_it(producer: MemoryProducer) -> None:
+        monkeypatch.setattr(MemoryProducer, "init", init)
+        assert len(log.redrive()) == 1
+        producer.init()
+
+    monkeypatch.setattr(MemoryProducer, "init", beaten_to_it)
+    assert log.redrive() == []
+    assert len(log.read(ACTIONS)) == 1
+
+
 def test_record_and_mark_become_visible_together_or_not_at_all(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.bury(_action())
 

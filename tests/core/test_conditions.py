@@ -6,13 +6,14 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sensors.conditions import MAX_ALTERNATIVES, MAX_DEPTH, MAX_LENGTH, Condition, ConditionError, parse
 
 NAMES = ("a", "b", "c-d", "e_f", "g.h")
 Truth = Callable[[frozenset[str]], bool]
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 
 def _all_subsets(names: tuple[str, ...] = NAMES) -> list[frozenset[str]]:
@@ -35,6 +36,7 @@ def _expressions(draw: st.DrawFn, depth: int = 4) -> tuple[str, Truth]:
     return text, lambda held: any(meaning(held) for meaning in meanings)
 
 
+@UNHURRIED
 @given(_expressions())
 def test_a_condition_holds_exactly_when_its_text_is_true(expression: tuple[str, Truth]) -> None:
     text, meaning = expression
@@ -42,6 +44,7 @@ def test_a_condition_holds_exactly_when_its_text_is_true(expression: tuple[str, 
     assert [condition.holds(held) for held in _all_subsets()] == [meaning(held) for held in _all_subsets()]
 
 
+@UNHURRIED
 @given(_expressions())
 def test_the_alternatives_are_the_minimal_sets_for_which_the_text_is_true(expression: tuple[str, Truth]) -> None:
     text, meaning = expression
@@ -53,6 +56,7 @@ def test_the_alternatives_are_the_minimal_sets_for_which_the_text_is_true(expres
     assert condition.single == all(len(alternative) == 1 for alternative in minimal)
 
 
+@UNHURRIED
 @given(_expressions(), _expressions())
 def test_conditions_that_mean_the_same_have_the_same_canonical_text(
     one: tuple[str, Truth], other: tuple[str, Truth]
@@ -63,6 +67,7 @@ def test_conditions_that_mean_the_same_have_the_same_canonical_text(
     assert (first.alternatives == second.alternatives) == same
 
 
+@UNHURRIED
 @given(_expressions())
 def test_the_canonical_text_reads_back_as_itself(expression: tuple[str, Truth]) -> None:
     condition = parse(expression[0], NAMES)
@@ -71,6 +76,7 @@ def test_the_canonical_text_reads_back_as_itself(expression: tuple[str, Truth]) 
     assert str(again) == str(condition)
 
 
+@UNHURRIED
 @given(_expressions(), st.sets(st.sampled_from(NAMES)))
 def test_what_is_missing_is_just_what_makes_an_alternative_complete(
     expression: tuple[str, Truth], held: set[str]
@@ -82,6 +88,17 @@ def test_what_is_missing_is_just_what_makes_an_alternative_complete(
     assert all(condition.holds(held | each) for each in missing)
     assert all(not each & held for each in missing)
     assert condition.holds(held) == (not missing[0])
+
+
+@settings(UNHURRIED, max_examples=500)
+@given(st.text(alphabet="ab-(&|)! \t\n\r\x0b\xa0\u2028é$,", max_size=12))
+def test_whatever_is_written_the_answer_is_a_condition_or_an_error_with_its_place(text: str) -> None:
+    column = 1
+    try:
+        parse(text, NAMES)
+    except ConditionError as error:
+        column = error.column
+    assert 1 <= column <= len(text) + 1
 
 
 @pytest.mark.parametrize(
@@ -134,6 +151,9 @@ def test_an_empty_condition_asks_for_all_dependencies(text: str) -> None:
         ("!a", "`!` is not supported: a condition cannot be negated", 1),
         ("a && !b", "`!` is not supported: a condition cannot be negated", 6),
         ("a && $b", "`$` is not allowed in a condition", 6),
+        ("a\t&&\tp\tq", "an operator is missing before `q`; write `&&` or `||`", 8),
+        ("a\xa0&& b", "`\xa0` is not an operator; write `&&` or `||`", 2),
+        ("a &&\u2028b", "`\u2028` is not allowed in a condition", 5),
         ("a &&\n  c-e", "there is no dependency `c-e`; did you mean `c-d`?", 8),
         ("zzz", "there is no dependency `zzz`; known are `a`, `b`, `c-d`, `e_f`, `g.h`", 1),
     ],

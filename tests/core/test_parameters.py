@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -142,12 +142,14 @@ def test_data_nested_without_end_is_an_error_and_not_a_crash() -> None:
         _value(event=event, dataKey="$..x")
 
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(min_size=1), inner),
 )
 
 
+@UNHURRIED
 @given(_JSON)
 def test_every_value_of_a_document_can_be_reached_and_keeps_its_type(document: object) -> None:
     event = Event.new("/s", "n", {"root": document}, id="1")

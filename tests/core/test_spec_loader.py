@@ -9,7 +9,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventbus.errors import ConfigError
@@ -498,6 +498,12 @@ def test_a_chain_of_aliases_cannot_nest_deeper_than_brackets_can() -> None:
     assert "values are nested more than 64 deep" in _text_of_error("\n".join(lines))
 
 
+@pytest.mark.parametrize("written", ["!!int", "!!int x", "!!bool maybe", "!!float y"])
+def test_a_value_that_is_not_what_its_tag_says_is_refused(written: str) -> None:
+    message = _text_of_error(_with("spec:", f"spec:\n  replicas: {written}"))
+    assert message.startswith(f"sensors.yaml:6:13: `{written}` is not a usable value of its kind; put it in quotes")
+
+
 def test_a_very_long_number_is_refused() -> None:
     message = _text_of_error(_with("spec:", f"spec:\n  replicas: {'9' * 10_000}"))
     assert message.startswith(f"sensors.yaml:6:13: `{'9' * 40}` is not a usable value of its kind; put it in quotes")
@@ -756,6 +762,7 @@ def test_the_mistakes_of_a_program_are_named_by_field() -> None:
 
 # --- nothing breaks it ----------------------------------------------------------------------------------------------
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 _SNIPPETS = st.sampled_from(
     [
         *"-:?[]{}\"'#%\n\t~\\(,\x00\u2028🚀",
@@ -779,7 +786,7 @@ _SNIPPETS = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(UNHURRIED, max_examples=300)
 @given(st.integers(0, len(GOOD)), st.integers(0, 20), st.lists(_SNIPPETS, max_size=4))
 def test_whatever_is_in_the_file_the_answer_is_a_manifest_or_a_list_of_problems(
     start: int, length: int, snippets: list[str]

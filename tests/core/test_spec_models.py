@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -21,6 +21,8 @@ from sensors.spec.fields import MAX_NAME, parse_duration
 from sensors.spec.loader import load_text, make_manifest
 from sensors.spec.models import RetryStrategy, SensorManifest, TriggerTemplate
 from sensors.spec.problems import ManifestError
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 
 def _data() -> dict[str, Any]:
@@ -214,6 +216,7 @@ def test_what_is_not_a_duration_is_refused(written: object) -> None:
         parse_duration(written)
 
 
+@UNHURRIED
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=100_000)))
 def test_a_duration_survives_being_written_and_read(duration: timedelta) -> None:
     written = RetryStrategy(duration=duration).model_dump(mode="json")["duration"]
@@ -277,6 +280,7 @@ def _paths(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(deeper for key, value in items for deeper in _paths(value, (*path, key)))]
 
 
+@UNHURRIED
 @given(st.sampled_from(_paths(_data())[1:]), _JSON)
 def test_whatever_stands_in_a_field_the_answer_is_a_manifest_or_a_list_of_problems(
     path: tuple[Any, ...], value: object
@@ -294,6 +298,7 @@ def test_whatever_stands_in_a_field_the_answer_is_a_manifest_or_a_list_of_proble
     assert problems if manifest is None else len(manifest.digest()) == 32
 
 
+@UNHURRIED
 @given(st.sampled_from(_paths(_data())[1:]), st.text(min_size=1, max_size=8), _JSON)
 def test_a_field_that_nobody_knows_is_always_refused(path: tuple[Any, ...], name: str, value: object) -> None:
     data = deepcopy(_data())

@@ -18,7 +18,7 @@ from tests.docs.pages import ROOT, Block, blocks
 
 PAGE = ROOT / "docs/tutorial.md"
 PATIENCE = 40.0
-LOOKS = ("eventbus state", "eventbus dlq list", "eventbus tail")
+LOOKS = ("eventbus state", "eventbus dlq list")
 """Commands that change nothing. A reader who is faster than the sensor repeats them."""
 
 
@@ -116,6 +116,8 @@ def test_the_tutorial_works_as_written(
             case ["yaml" | "json", file]:
                 (folder / file).write_text(step.text)
             case ["sh"]:
+                if step.text.startswith("eventbus broker stop"):
+                    second_terminal.stop()
                 expected = following.text if following is not None and following.info == "text" else None
                 _run(step, expected, folder, environment)
             case ["sh", "terminal", "2"]:
@@ -126,14 +128,13 @@ def test_the_tutorial_works_as_written(
                 pass  # it was compared when the command before it ran
             case _:
                 pytest.fail(f"line {step.line}: the test does not know what to do with a `{step.info}` block")
-    second_terminal.stop()
 
 
 def _run(step: Block, expected: str | None, folder: Path, environment: dict[str, str]) -> None:
     deadline = Deadline(SystemClock(), PATIENCE)
     while True:
         ran = subprocess.run(
-            ["bash", "-ec", step.text], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+            ["bash", "-ec", step.text], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert ran.returncode == 0, f"line {step.line}: {ran.stdout}{ran.stderr}"
         if expected is None or _matches(expected, ran.stdout):
