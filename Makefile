@@ -7,6 +7,9 @@ DEV := .venv
 RUN := build/venv-run
 BIN := $(DEV)/bin
 
+EXAMPLES ?= 20000
+KILLS ?= 25
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench sim chaos e2e docs lock clean
 
@@ -30,13 +33,13 @@ format: $(DEV)/.installed ## Let ruff fix what it can
 	$(BIN)/ruff format .
 
 bench: $(DEV)/.installed ## Measure against the bare Kafka client; writes build/bench.json
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m e2e.bench
 
-sim: ## Simulate crashes, aborts and rebalances from seeds
-	@echo "make sim comes with part 2"; exit 1
+sim: $(DEV)/.installed ## Crash and abort the core in EXAMPLES random ways, against a machine that never crashes
+	EVENTBUS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/core/test_join.py tests/core/test_invoke.py --timeout=0
 
-chaos: ## Kill real processes and brokers under load
-	@echo "make chaos comes with part 2"; exit 1
+chaos: $(DEV)/.installed ## Kill real replicas KILLS times, and the broker, while events flow
+	EVENTBUS_E2E_KILLS=$(KILLS) $(BIN)/python -m pytest e2e/test_kill.py -s --timeout=0
 
 e2e: $(DEV)/.installed ## Real brokers, real processes
 	$(BIN)/python -m pytest e2e

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from eventbus.bus import Bus
     from eventbus.kafka import KafkaCluster
     from eventbus.memory import MemoryCluster
 
@@ -54,6 +55,25 @@ def kafka_cluster(kafka_bootstrap_servers: str) -> Iterator[KafkaCluster]:
     cluster = KafkaCluster(kafka_bootstrap_servers)
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def memory_bus(memory_cluster: MemoryCluster, namespace: str) -> Iterator[Bus]:
+    """An empty bus in memory."""
+    from eventbus.bus import Bus
+    from eventbus.names import BusName
+
+    with Bus(memory_cluster, BusName(namespace)) as bus:
+        yield bus
+
+
+@pytest.fixture
+def kafka_bus(kafka_bootstrap_servers: str, namespace: str) -> Iterator[Bus]:
+    """A bus on a real Kafka, with a namespace of its own."""
+    from eventbus.bus import Bus
+
+    with Bus.connect(kafka_bootstrap_servers, namespace=namespace) as bus:
+        yield bus
 
 
 @pytest.fixture(scope="session")

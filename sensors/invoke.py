@@ -117,6 +117,8 @@ class _Partition:
         self.lanes: dict[bytes, _Lane] = {}
         self.outputs: list[Output] = []
         self.changed = False
+        self.closing = False
+        """Nothing more is begun."""
 
 
 class InvokeStep(msgspec.Struct, frozen=True):
@@ -177,6 +179,11 @@ class Invoker:
         self._under_way.pop(home, None)
         self._taking = [task for task in self._taking if task.lane.home is not home]
         heapify(self._waiting)
+
+    def hold(self, partitions: Iterable[int]) -> None:
+        """Begin nothing more of these partitions: they are about to be given up."""
+        for home in self._homes(partitions):
+            home.closing = True
 
     def release(self, partitions: Iterable[int], now_ms: int) -> None:
         """Before partitions are given up: hand back what was taken and not begun, own up to what was begun.
@@ -286,6 +293,8 @@ class Invoker:
             self._ready.append(lane)
         while self._ready and len(self._running) < self._concurrency:
             lane = self._ready.popleft()
+            if lane.home.closing:
+                continue
             task = lane.tasks[0]
             if task.fact.id in self._running:
                 # An attempt from before a restore is still under way: two at a time would break the order.

@@ -132,11 +132,11 @@ class StageMetrics:
     def rebalanced(self) -> None:
         self._rebalances.inc()
 
-    def lagging(self, records: int) -> float:
-        """Report the lag; returns for how many seconds there has been lag without a commit."""
+    def lagging(self, records: int, *, working: bool) -> float:
+        """Report the lag; returns for how many seconds there has been lag and nothing happened."""
         self._lag.set(records)
         now = self._clock.monotonic()
-        if records == 0:
+        if records == 0 or working:
             self._last_progress = now
         stalled = now - self._last_progress
         self._since_commit.set(stalled)

@@ -22,8 +22,8 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(*parts: str | Styled, to: Console | None = None) -> None:
-    """One line of a result."""
-    (to or console()).print(Text.assemble(*parts))
+    """One line of a result, or several."""
+    (to or console()).print(Text.assemble(*map(_harmless, parts)))
 
 
 def say_json(value: object) -> None:
@@ -56,8 +56,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def one_line(text: str) -> str:
-    """Text from elsewhere, harmless for a terminal: neither line breaks nor escape sequences."""
+    """Text from elsewhere without line breaks, and without anything else that is not a character to be seen."""
     return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _harmless(part: str | Styled) -> str | Styled:
+    """Whatever an event or a record holds, it cannot take over the terminal."""
+    text, style = part if isinstance(part, tuple) else (part, "")
+    return "\n".join(map(one_line, text.split("\n"))), style
 
 
 def when(timestamp: int) -> str:

@@ -135,6 +135,9 @@ def _stop(replicas: Sequence[Replica], drain_seconds: float) -> None:
     """All at once, so that they share the time they have. A second Ctrl-C does not wait for them."""
     from eventbus.errors import EventBusError
 
+    if not replicas:
+        return
+
     def stop(replica: Replica) -> None:
         with suppress(EventBusError):  # it stays in `Replica.failure`
             replica.stop()

@@ -94,10 +94,10 @@ def _refuse_mixture(described: Described, file: Path | None, rate: float | None)
 
 
 def _file(file: Path) -> Lines:
-    """A file is read twice rather than kept in memory."""
+    """A file is read twice rather than kept in memory; what can be read only once has to be kept."""
     from eventsources.jsonl import STDIN, read_lines
 
-    if str(file) == STDIN:
+    if str(file) == STDIN or not file.is_file():
         kept = list(read_lines(file))
         return lambda: kept
     return partial(read_lines, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _READ_RECORDS = 500
 _READ_SECONDS = 0.2
+_RETRY_SECONDS = 1.0
 
 
 def tail(
@@ -100,6 +102,7 @@ def _follow(reader: Reader) -> Iterator[Record]:
             yield from reader.read(_READ_RECORDS, _READ_SECONDS)
         except RetriableError as error:
             warn(f"{error} Trying again.")
+            time.sleep(_RETRY_SECONDS)
 
 
 def _until(reader: Reader, topic: str, ends: dict[int, int]) -> Iterator[Record]:

@@ -94,12 +94,16 @@ class InvokeStage:
     def congested(self) -> set[int]:
         return self._invoker.congested()
 
+    def working(self) -> bool:
+        return self._invoker.any_running()
+
     def idle(self) -> bool:
         return self._invoker.idle() and not self._first_outputs
 
     def revoking(self, partitions: Sequence[int]) -> Transaction | None:
         """Begin nothing more, wait for what is under way, commit what is finished, own up to the rest."""
         deadline = Deadline(self._clock, self._drain_seconds)
+        self._invoker.hold(partitions)
         while self._invoker.running(partitions) and not deadline.over():
             self._collect(min(deadline.left(), 0.1))
         self._invoker.release(partitions, self._clock.now_ms())

@@ -107,6 +107,9 @@ class StageLogic(Protocol):
     def idle(self) -> bool:
         """Whether everything that was received is dealt with."""
 
+    def working(self) -> bool:
+        """Whether something is under way that will be committed only when it has ended."""
+
 
 class _Phase(Enum):
     OFFSETS = auto()
@@ -255,7 +258,7 @@ class StageLoop:
         lag = 0
         for partition in self._assignments:
             lag += max(0, self._consumer.offsets(partition)[1] - self._consumer.position(partition))
-        self._stalled = self._metrics.lagging(lag)
+        self._stalled = self._metrics.lagging(lag, working=self._logic.working())
         if lag == 0 and self._logic.idle():
             self._caught_up_at = now
 
@@ -347,6 +350,7 @@ class StageLoop:
         except RetriableError as error:
             raise AbortableError(str(error)) from error
         self._logic.committed()
+        self._refused = [entry for entry in self._refused if entry[0] not in transaction.outputs]
         self._aborts = 0
         self._metrics.committed(outputs)
 

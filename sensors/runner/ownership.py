@@ -74,9 +74,8 @@ def state_gone(name: SensorName, partition: int) -> FatalError:
     )
 
 
-def identity_output(plan: SensorPlan, topology: Topology, partition: int) -> Output:
-    identity = identity_of(plan, topology)
-    return Output(plan.name.topic(Kind.STATE), partition, encode_state_key(IdentityKey()), encode_fact(identity))
+def identity_output(name: SensorName, identity: Identity, partition: int) -> Output:
+    return Output(name.topic(Kind.STATE), partition, encode_state_key(IdentityKey()), encode_fact(identity))
 
 
 def identity_of(plan: SensorPlan, topology: Topology) -> Identity:

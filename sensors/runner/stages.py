@@ -68,6 +68,9 @@ class _Synchronous:
     def wait(self, timeout: float) -> float:
         return timeout
 
+    def working(self) -> bool:
+        return False
+
     def idle(self) -> bool:
         return not self._batches
 
@@ -185,9 +188,13 @@ class JoinStage(_Synchronous):
         if resumed is None:
             resumed = JoinCommit(self._plan.owner, offsets[0], 0, {})
             self._partitions[partition] = self._partition(partition, resumed)
-        if found != self._identity:
+        wanted = self._identity
+        if found is not None:
+            # How many there were when the sensor first ran: those added since are read from their beginning.
+            wanted = msgspec.structs.replace(wanted, event_partitions=found.event_partitions)
+        if found != wanted:
             batch = self._batches[partition]
-            batch.outputs.append(identity_output(self._plan, self._topology, partition))
+            batch.outputs.append(identity_output(self._plan.name, wanted, partition))
             batch.commit = _join_commit(partition, msgspec.structs.replace(resumed, owner=self._plan.owner))
         self._partitions[partition].loaded()
         self._apply(partition, [])

@@ -89,3 +89,10 @@ def test_on_a_terminal_there_are_colours_and_a_table(
     answer = cli("explain", orders, "--events", events)
     assert "\x1b[32mfired" in answer.out
     assert "│ ship    │ packed && paid │ paid=paid-2 │ packed    │" in answer.out
+
+
+def test_an_event_cannot_take_over_the_terminal(cli: Command, orders: Path, events: Path) -> None:
+    events.write_text('{"source": "shop", "name": "paid", "id": "\\u001b[2Jx"}')
+    answer = cli("explain", orders, "--events", events)
+    assert "   1  shop/paid   [2Jx\n" in answer.out
+    assert "\x1b" not in answer.out

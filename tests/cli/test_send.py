@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,22 @@ def test_a_file_of_events_is_sent_in_order(cli: Command, on_kafka: list[str], ev
     lines = [json.loads(line) for line in answer.out.splitlines()]
     assert [(line["id"], line["offset"]) for line in lines] == [("paid-1", 0), ("packed-1", 1), ("paid-2", 2)]
     assert [event["id"] for event in _sent(cli, on_kafka)] == ["paid-1", "packed-1", "paid-2"]
+
+
+@pytest.mark.kafka
+def test_a_file_that_can_be_read_only_once_is_sent_whole(
+    cli: Command, on_kafka: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(EVENTS,))
+    writer.start()
+    answer = cli("send", "--file", pipe, *on_kafka)
+    writer.join()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(EVENTS.encode())))
+    again = cli("send", "--file", "-", *on_kafka)
+    assert (answer.code, again.code) == (0, 0)
+    assert len(_sent(cli, on_kafka)) == 6
 
 
 @pytest.mark.kafka

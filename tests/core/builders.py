@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from eventbus.cloudevents import to_kafka
@@ -13,6 +14,8 @@ from eventbus.topics import Topology
 from sensors.conditions import parse
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 
+EXAMPLES = int(os.environ.get("EVENTBUS_EXAMPLES", "300"))
+"""How many random schedules a crash test tries; `make sim` raises it."""
 NAME = SensorName(BusName("ns", "bus"), "sensor")
 OWNER = Owner(1, "AAAAAAAA")
 TOPOLOGY = Topology(

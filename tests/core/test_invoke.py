@@ -19,7 +19,7 @@ from sensors.actions.base import ActionError
 from sensors.invoke import Delivery, Invoker, InvokeStep, Task
 from sensors.match import Matcher
 from sensors.retry import RetryPolicy
-from tests.core.builders import NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
+from tests.core.builders import EXAMPLES, NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
 
 PLAN = make_plan({"once": "a", "least": "b"})
 ONCE, LEAST = Delivery(at_least_once=False), Delivery(at_least_once=True)
@@ -182,6 +182,16 @@ def test_before_a_partition_is_given_up_what_was_not_begun_is_handed_back() -> N
     assert step.commits[0] == InvokeCommit(OWNER, 1, []), "0 is lost, 1 and 2 are left to the next owner"
 
 
+def test_nothing_more_is_begun_of_a_partition_that_is_about_to_be_given_up() -> None:
+    core = invoker()
+    core.receive([action("least", 0, "x"), action("least", 1, "x")])
+    [task] = started(core)
+    core.hold([0])
+    core.succeeded(task, "ok", 1)
+    assert started(core) == []
+    assert core.running([0]) == 0
+
+
 def test_after_an_abort_what_was_invoked_is_still_known() -> None:
     core = invoker()
     core.receive([action("least", 0), action("once", 1)])
@@ -323,7 +333,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["once", "least"]), st.sampled_from("xyz")), max_size=25), steps)
 def test_whatever_happens_every_action_stays_within_its_mode(
     actions: list[tuple[str, str]], schedule: list[tuple[str, int, str]]

@@ -31,7 +31,7 @@ from eventbus.ports import Output, Record
 from sensors.join import JoinPartition
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
-from tests.core.builders import NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
+from tests.core.builders import EXAMPLES, NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
 
 CONDITIONS = {"p0": "a && b", "p1": "a && b && c", "p2": "(a && b) || (c && d)", "p3": "a || (b && c)"}
 
@@ -128,7 +128,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     arrivals,
     st.sampled_from([0, 3, 20, 10_000]),

@@ -7,6 +7,7 @@ from threading import Event as Flag
 import pytest
 
 from eventbus import Event
+from eventbus.cloudevents import to_kafka
 from eventbus.formats import TRIGGER_HEADER, header
 from eventbus.names import Kind
 from eventbus.ports import Output
@@ -116,6 +117,17 @@ def test_a_new_sensor_can_start_with_the_oldest_event(world: World) -> None:
     assert world.calls == [("each", {"a": "e0"})]
 
 
+def test_a_partition_that_was_added_later_is_read_from_its_beginning(world: World) -> None:
+    sensor = world.sensor(each="a")
+    world.start(sensor).stop()
+    partition = world.add_event_partition()
+    headers, value = to_kafka(Event.new("shop", "a", id="early"))
+    world.send(Output(world.name.event_topic, partition, None, value, headers))
+    replica = world.start(sensor)
+    replica.settle()
+    assert world.calls == [("each", {"a": "early"})]
+
+
 def test_events_with_one_key_are_acted_upon_in_order(world: World) -> None:
     replica = world.start(world.sensor(each="a"))
     world.publish("a" * 50)
@@ -165,11 +177,8 @@ def test_a_failing_action_is_retried_and_then_dead_lettered_and_the_next_goes_on
 
 def test_an_invalid_event_is_dead_lettered_with_its_bytes_and_stops_nothing(world: World) -> None:
     replica = world.start(world.sensor(each="a"))
-    publisher = world.bus.cluster.publisher()
     headers = [("ce_specversion", b"1.0"), ("ce_id", b"\xff\xfe"), ("other", None)]
-    publisher.send(Output(world.name.event_topic, 0, b"\x00key", b"\x80raw", headers), lambda *_: None)
-    assert publisher.flush(30) == 0
-    publisher.close()
+    world.send(Output(world.name.event_topic, 0, b"\x00key", b"\x80raw", headers))
     world.publish("aaa")
     replica.settle()
     assert len(world.calls) == 3

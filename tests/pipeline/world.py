@@ -8,14 +8,16 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from eventbus import Bus, Event
 from eventbus.clock import SystemClock
 from eventbus.errors import EventBusError
 from eventbus.formats import DeadLetter, Invocation, dead_letter, invocation
 from eventbus.memory import MemoryCluster
+from eventbus.memory.topics import Partition
 from eventbus.names import Kind, SensorName, Stage
-from eventbus.ports import Record
+from eventbus.ports import Output, Record
 from eventbus.topics import ensure_sensor_topics
 from sensors import ActionCall, Replica, RetryPolicy, Sensor, Settings
 from sensors.inspection import TriggerState, held_state, read_range
@@ -104,6 +106,13 @@ class World:
             )
         )
 
+    def send(self, output: Output) -> None:
+        """Write a record that the bus itself would not write."""
+        publisher = self.bus.cluster.publisher()
+        publisher.send(output, lambda *_: None)
+        assert publisher.flush(30) == 0
+        publisher.close()
+
     def records(self, topic: str) -> list[Record]:
         reader = self.bus.cluster.reader()
         try:
@@ -128,6 +137,17 @@ class World:
         plan = sensor.blueprint(self.bus.name).plan
         topology = ensure_sensor_topics(self.bus.cluster, plan.name)
         return held_state(self.bus.cluster, plan, topology, SystemClock())
+
+    def add_event_partition(self) -> int:
+        """Returns its number."""
+        topic = self.name.event_topic
+        if isinstance(self.bus.cluster, MemoryCluster):
+            partitions = self.bus.cluster._broker.topics[topic].partitions
+            partitions.append(Partition(topic, len(partitions)))
+            return len(partitions) - 1
+        admin = AdminClient({"bootstrap.servers": self.bus.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result()
+        return 3
 
     # --- disasters --------------------------------------------------------------------------------------------------
 
