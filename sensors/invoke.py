@@ -56,10 +56,19 @@ class Delivery(msgspec.Struct, frozen=True):
 
     at_least_once: bool
     retry: RetryPolicy = RetryPolicy()
+    exactly_once: bool = False
+    """What the action writes is in the transaction that marks it as done: neither lost nor repeated."""
 
     @property
     def mode(self) -> str:
+        if self.exactly_once:
+            return "exactlyOnce"
         return "atLeastOnce" if self.at_least_once else "atMostOnce"
+
+    @property
+    def marked_first(self) -> bool:
+        """Whether it is marked as done before it is invoked, so that nothing can invoke it again."""
+        return not (self.at_least_once or self.exactly_once)
 
 
 class State(Enum):
@@ -266,7 +275,7 @@ class Invoker:
         lane.tasks.append(Task(record, fact, lane))
         if len(lane.tasks) == 1:
             self._advance(lane)
-        elif not delivery.at_least_once:
+        elif delivery.marked_first:
             self._takers[lane] = None
 
     def _advance(self, lane: _Lane) -> None:
@@ -276,7 +285,7 @@ class Invoker:
             self._takers.pop(lane, None)
             return
         head = lane.tasks[0]
-        if lane.delivery.at_least_once:
+        if not lane.delivery.marked_first:
             head.state = State.READY
         if head.state is State.READY:
             self._ready.append(lane)
@@ -325,7 +334,7 @@ class Invoker:
             return
         delivery = task.lane.delivery
         delay = None
-        if error.retriable and (delivery.at_least_once or not error.sent):
+        if error.retriable and not (error.sent and delivery.marked_first):
             elapsed = now - task.first_attempt
             delay = delivery.retry.delay(task.fact.id, task.attempt, elapsed, error.retry_after)
         if delay is not None:

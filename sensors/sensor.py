@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from eventbus.bus import Bus
 from eventbus.errors import ConfigError
 from eventbus.hashing import short_digest
@@ -162,12 +164,13 @@ class Sensor:
         blueprint = self.blueprint(bus.name)
         name = blueprint.plan.name
         topology = ensure_sensor_topics(bus.cluster, name, partitions)
+        actions = self._actions(bus, name)
         claimed = claim_slot(name, slot)
         return Replica(
             bus.cluster,
-            blueprint,
+            _exactly_once_where_possible(blueprint, actions),
             topology,
-            self._actions(bus, name),
+            actions,
             slot=claimed,
             settings=settings,
         )
@@ -227,6 +230,17 @@ def _delivery(trigger: Trigger) -> Delivery:
     retry = trigger.retry
     policy = RetryPolicy(retry.steps, retry.duration.total_seconds(), retry.factor, retry.jitter)
     return Delivery(at_least_once=trigger.atLeastOnce, retry=policy)
+
+
+def _exactly_once_where_possible(
+    blueprint: Blueprint, actions: Mapping[str, Action | TransactionalAction]
+) -> Blueprint:
+    """An action that only writes to the bus's own cluster is done exactly once, whatever its trigger asks for."""
+    deliveries = {
+        trigger: msgspec.structs.replace(delivery, exactly_once=isinstance(actions[trigger], TransactionalAction))
+        for trigger, delivery in blueprint.deliveries.items()
+    }
+    return msgspec.structs.replace(blueprint, deliveries=deliveries)
 
 
 class _TopicPartitions(Mapping[str, int]):

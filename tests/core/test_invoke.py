@@ -85,6 +85,19 @@ def test_at_least_once_is_marked_after_it_has_succeeded() -> None:
     assert step.commits[0].offset == 1
 
 
+def test_exactly_once_is_marked_with_what_it_writes_whatever_the_trigger_asks_for() -> None:
+    core = invoker(once=Delivery(at_least_once=False, exactly_once=True))
+    core.receive([action("once", 0)])
+    [task] = started(core)
+    written = Output("elsewhere", 0, None, b"x")
+    core.succeeded(task, "written", 9, [written])
+    step = core.transaction(9)
+    assert step is not None
+    assert written in step.outputs
+    assert outcomes(step) == [(0, "succeeded")]
+    assert step.commits[0].offset == 1
+
+
 def test_one_key_is_in_order_and_another_overtakes_it() -> None:
     core = invoker()
     core.receive([action("least", 0, "x"), action("least", 1, "x"), action("least", 2, "y")])

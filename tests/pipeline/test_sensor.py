@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Event as Flag
 
 import pytest
@@ -10,8 +11,8 @@ from eventbus import Event
 from eventbus.cloudevents import to_kafka
 from eventbus.formats import TRIGGER_HEADER, header
 from eventbus.names import Kind
-from eventbus.ports import Output
-from sensors import ActionCall, ActionError, RetryPolicy, Settings
+from eventbus.ports import Output, TopicSpec
+from sensors import ActionCall, ActionError, RetryPolicy, Sensor, Settings
 from tests.pipeline.world import World
 
 
@@ -173,6 +174,34 @@ def test_a_failing_action_is_retried_and_then_dead_lettered_and_the_next_goes_on
     assert (letter.reason, letter.detail, letter.attempts) == ("action-failed", "out of order", 3)
     notes = sorted((note.attempt, note.outcome, note.status) for note in world.invocations() if note.status == "503")
     assert notes == [(1, "failed", "503"), (2, "failed", "503"), (3, "dead-lettered", "503")]
+
+
+@pytest.mark.parametrize("at_least_once", ["true", "false"])
+def test_a_kafka_action_on_the_own_cluster_is_done_exactly_once(
+    world: World, tmp_path: Path, at_least_once: str
+) -> None:
+    topic = f"{world.bus.name.namespace}-copies"
+    world.bus.cluster.create([TopicSpec(topic, 2, {})])
+    manifest = tmp_path / "sensor.yaml"
+    manifest.write_text(
+        f"""
+apiVersion: argoproj.io/v1alpha1
+kind: Sensor
+metadata: {{name: s}}
+spec:
+  dependencies: [{{name: a, eventSourceName: shop, eventName: a}}]
+  triggers:
+    - template:
+        name: copy
+        kafka: {{topic: {topic}, payload: [{{src: {{dependencyName: a, dataKey: n, useRawData: true}}, dest: number}}]}}
+      atLeastOnce: {at_least_once}
+"""
+    )
+    replica = world.start(Sensor.load(manifest))
+    world.publish("aaa")
+    replica.settle()
+    assert sorted(record.value or b"" for record in world.records(topic)) == [b'{"number":%d}' % n for n in range(3)]
+    assert [(note.outcome, note.mode) for note in world.invocations()] == [("succeeded", "exactlyOnce")] * 3
 
 
 def test_an_invalid_event_is_dead_lettered_with_its_bytes_and_stops_nothing(world: World) -> None:
