@@ -6,8 +6,6 @@ loaded, so that a mistake in one is an error of the manifest and not of the firs
 A value becomes text unless `useRawData` keeps its JSON type; that is argo-events' rule and payloads rely on it.
 """
 
-# ruff: noqa: N815 - the fields are called as argo-events calls them
-
 from __future__ import annotations
 
 import re

@@ -1,7 +1,5 @@
 """The `http` action: one request per action, with an idempotency key, and an honest account of what happened to it."""
 
-# ruff: noqa: N815 - the fields are called as argo-events calls them
-
 from __future__ import annotations
 
 import re

@@ -4,8 +4,6 @@ To the bus's own cluster the record is written in the transaction that marks the
 other cluster it is written by a producer of its own before the action is marked done: at least once.
 """
 
-# ruff: noqa: N815 - the fields are called as argo-events calls them
-
 from __future__ import annotations
 
 import re

@@ -1,7 +1,5 @@
 """The `log` action: one structured log line per action. The simplest way to see a trigger fire."""
 
-# ruff: noqa: N815 - the fields are called as argo-events calls them
-
 from __future__ import annotations
 
 import logging

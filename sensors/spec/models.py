@@ -4,8 +4,6 @@ Fields that argo-events has and we do not are named in `not_yet`, so that they a
 taken for misspellings. Rules between fields are in `sensors.spec.checks`.
 """
 
-# ruff: noqa: N815 - the fields are called as argo-events calls them
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
