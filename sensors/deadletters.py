@@ -14,7 +14,6 @@ INVALID_RECORD = "invalid-record"
 SPEC_CHANGED = "spec-changed"
 UNPRODUCIBLE = "unproducible"
 ACTION_FAILED = "action-failed"
-ACTION_UNKNOWN = "action-unknown"
 
 _DETAIL_LIMIT = 2000
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -30,6 +30,8 @@ from eventbus.errors import FatalError, RetriableError
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import kafka_error, log_error, no_answer
 from eventbus.ports import TopicInfo, TopicSpec
+
+T = TypeVar("T")
 
 # librdkafka gives up first and says why; this only guards against an answer that never comes.
 _GRACE = 5.0
@@ -79,52 +81,41 @@ class KafkaAdmin:
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset and the end, whatever the transactions in between."""
-        doing = f"asking for the offsets of {topic}/{partition}"
+        first, end = self._insist(topic, lambda: [self._ask(topic, [partition], spec) for spec in (_FIRST, _END)])
+        return first[partition], end[partition]
+
+    def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The end of each partition; 0 if that cannot be told now, because there is no leader."""
+        try:
+            return self._insist(topic, lambda: self._ask(topic, partitions, _END)) if partitions else {}
+        except RetriableError:
+            return dict.fromkeys(partitions, 0)
+
+    def _ask(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        doing = f"asking for the offsets of {topic}"
+        futures = self._client.list_offsets(
+            {TopicPartition(topic, partition): spec for partition in partitions},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=_HURRIED,
+        )
+        offsets = {place.partition: self._answer(future, doing).offset for place, future in futures.items()}
+        if min(offsets.values()) < 0:
+            # So the client answers while it does not know who leads a partition.
+            raise no_answer(f"{doing} {self._where}")
+        return offsets
+
+    def _insist(self, topic: str, ask: Callable[[], T]) -> T:
+        """Left to itself, the client goes on asking a former leader, or a new one with the epoch of the former."""
         deadline = Deadline(SystemClock(), _HURRIED)
         while True:
-            asked = [self._list_offsets(topic, [partition], spec, REQUEST_TIMEOUT) for spec in (_FIRST, _END)]
             try:
-                first, end = (self._answer(future, doing).offset for futures in asked for future in futures.values())
+                return ask()
             except RetriableError:
                 if deadline.over():
                     raise
-                self._look_again(topic)
-            else:
-                return first, end
-
-    def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """The end of each partition; 0 for one that cannot be asked now, because it has no leader."""
-        ends: dict[int, int] = {}
-        if not partitions:
-            return ends
-        for topic_partition, future in self._list_offsets(topic, partitions, _END, _HURRIED).items():
-            try:
-                ends[topic_partition.partition] = self._offset(future, f"asking for the end of {topic}")
-            except RetriableError:
-                ends[topic_partition.partition] = 0
-        return ends
-
-    def _list_offsets(
-        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, timeout: float
-    ) -> dict[TopicPartition, Future[Any]]:
-        return self._client.list_offsets(
-            {TopicPartition(topic, partition): spec for partition in partitions},
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=timeout,
-        )
-
-    def _look_again(self, topic: str) -> None:
-        """Left to itself, the client goes on asking a former leader, or a new one with the epoch of the former."""
-        time.sleep(_SPREAD_PAUSE)
-        with suppress(KafkaException):  # whoever asks will be told again
-            self._client.list_topics(topic, timeout=_HURRIED)
-
-    def _offset(self, future: Future[Any], doing: str) -> int:
-        offset: int = self._answer(future, doing).offset
-        if offset < 0:
-            # So the client answers while it does not know who leads the partition.
-            raise no_answer(f"{doing} {self._where}")
-        return offset
+                time.sleep(_SPREAD_PAUSE)
+                with suppress(KafkaException):  # whoever asks will be told again
+                    self._client.list_topics(topic, timeout=_HURRIED)
 
     def close(self) -> None:
         del self._client

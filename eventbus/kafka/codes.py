@@ -59,8 +59,7 @@ TRANSIENT = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError._NOENT,  # "no leaders found"
-        KafkaError._NOENT,
+        KafkaError._NOENT,  # no leader is known
         KafkaError._QUEUE_FULL,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._UNKNOWN_TOPIC,

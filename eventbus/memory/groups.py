@@ -25,7 +25,6 @@ class Membership(msgspec.Struct, frozen=True):
     """What a member shows with its commits."""
 
     group: str
-    member: int
     generation: int
 
 
@@ -93,11 +92,12 @@ class Group:
     def membership(self, member: Member) -> Membership:
         if member.id not in self.members:
             raise AbortableError(f"this process is not a member of group {self.name} at the moment")
-        return Membership(self.name, member.id, self.generation)
+        return Membership(self.name, self.generation)
 
     def stage(self, producer: int, topic: str, commits: Iterable[Commit], membership: Membership) -> None:
         """Keep offsets until the producer's transaction ends."""
-        if membership.member not in self.members or membership.generation != self.generation:
+        # Whenever a member leaves or is expelled a new generation begins, so nobody else needs to be fenced.
+        if membership.generation != self.generation:
             raise AbortableError(f"group {self.name} has moved on: this member's generation is over")
         staged = {}
         for commit in commits:

@@ -304,8 +304,9 @@ class StageLoop:
             if assignment.state not in reading:
                 reading[assignment.state] = partition
                 if assignment.state_end is None:
-                    first, assignment.state_end = self._reader.offsets(*assignment.state)
+                    first, end = self._reader.offsets(*assignment.state)
                     self._reader.open(*assignment.state, first)
+                    assignment.state_end = end
         for record in self._reader.read(_STATE_SLICE, _RESTORE_POLL):
             self._logic.load(reading[record.topic, record.partition], record)
         for state, partition in reading.items():

@@ -93,14 +93,17 @@ def test_larger_metadata_spoils_the_transaction_but_not_the_producer(lab: Lab) -
 def test_a_generation_that_is_over_cannot_commit(lab: Lab) -> None:
     topic = lab.topic(partitions=2)
     first = lab.member(topic, partitions=2)
-    stale = first.consumer.group_metadata()
+    stale = [first.consumer.group_metadata()]
+    first.on_revoked = lambda _partitions: stale.append(first.consumer.group_metadata())
     second = lab.consumer(topic)
     settle([first, second], lambda: len(first.partitions) == len(second.partitions) == 1)
     producer = lab.producer()
-    producer.begin()
-    with pytest.raises(AbortableError):
-        producer.send_offsets(topic, [Commit(0, 1, "stale")], stale)
-    producer.abort()
+    assert len(stale) == 2
+    for metadata in stale:
+        producer.begin()
+        with pytest.raises(AbortableError):
+            producer.send_offsets(topic, [Commit(0, 1, "stale")], metadata)
+        producer.abort()
     commit_offset(producer, topic, Commit(0, 1, "fresh"), first)
     assert lab.committed(topic)[0] == Committed(1, "fresh")
 

@@ -129,6 +129,19 @@ def test_the_index_of_a_refused_record_counts_all_records_of_the_transaction(lab
     assert refused.value.index == 2
 
 
+def test_several_refused_records_are_named_one_after_the_other(lab: Lab) -> None:
+    topic = lab.topic(max_message_bytes="2000")
+    producer = lab.producer()
+    outputs = [Output(topic, 0, None, value) for value in (b"a", b"x" * 3000, b"b", b"y" * 4000, b"c")]
+    for _ in range(2):
+        with pytest.raises(UnproducibleError) as refused:
+            attempt(producer, *outputs)
+        producer.abort()
+        assert len(outputs.pop(refused.value.index).value or b"") > 2000
+    attempt(producer, *outputs)
+    assert values(lab.read_all(topic)) == [b"a", b"b", b"c"]
+
+
 def produce_until_noticed(producer: TransactionalProducer, bad: Output, good: Output) -> None:
     """A caller may notice the refusal in any call that follows."""
     producer.produce([bad])

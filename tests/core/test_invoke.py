@@ -229,6 +229,19 @@ def test_the_outcome_of_a_dropped_partition_does_not_count() -> None:
     assert core.transaction(1) is None
 
 
+def test_an_outcome_that_does_not_count_does_not_make_room_for_another() -> None:
+    core = invoker(concurrency=1)
+    core.receive([action("once", 0, "x")])
+    core.transaction(0)
+    core.committed()
+    [old] = started(core)
+    core.drop(0)
+    core.succeeded(old, "ok", 1)
+    core.open(0, InvokeCommit(OWNER, 1, ()))
+    core.receive([action("once", 1, "y"), action("once", 2, "z")])
+    assert outcomes(core.transaction(2)) == [(1, "taken")]
+
+
 def test_an_attempt_from_before_a_restore_is_waited_for() -> None:
     core = invoker()
     core.receive([action("least", 0)])
