@@ -14,6 +14,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -28,13 +29,14 @@ STRUCTURED_JSON = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch"
 _PREFIX = "ce_"
 _REMEMBERED_NAMES = 1000
-_attribute_names: dict[str, str] = {}
-"""Header → attribute, for header names seen before: senders use few, and checking them costs more than the rest."""
+_FOREIGN = ""
+"""Stands for the attribute in a header that is not CloudEvents'."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_attribute = msgspec.json.Decoder(Attribute | None).decode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_text = methodcaller("decode")
 
 
 # --- Kafka ----------------------------------------------------------------------------------------------------------
@@ -42,16 +44,12 @@ _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 def from_kafka(headers: Headers, value: bytes | None) -> Event:
     """The event that a Kafka record carries, in either mode. Raises `InvalidEvent`."""
-    attributes: dict[str, Attribute] = {}
-    for header, raw in headers:
-        name = _attribute_names.get(header) or _attribute_name(header)
-        if name:
-            if raw is None:
-                raise InvalidEvent(f"the header `{header}` has no value")
-            try:
-                attributes[name] = raw.decode()
-            except UnicodeDecodeError:
-                raise InvalidEvent(f"the header `{header}` is not UTF-8") from None
+    names = _attribute_names
+    try:
+        attributes: dict[str, Attribute] = {names[header]: _decode_text(raw) for header, raw in headers}
+    except (AttributeError, UnicodeDecodeError):
+        attributes = _attributes_one_by_one(headers)
+    attributes.pop(_FOREIGN, None)
     content_type = attributes.get("datacontenttype")
     if content_type is not None and _is_structured(str(content_type)):
         return _from_structured(str(content_type), value)
@@ -85,18 +83,39 @@ def _is_structured(content_type: str) -> bool:
     return content_type[: len(STRUCTURED)].lower() == STRUCTURED
 
 
-def _attribute_name(header: str) -> str | None:
-    """The attribute in a header; None for a header that is not CloudEvents'. What is seen to be valid is remembered."""
-    if header.lower() == CONTENT_TYPE:
-        name = "datacontenttype"
-    elif header.startswith(_PREFIX):
-        name = header.removeprefix(_PREFIX)
-        check_attribute_name(name)
-    else:
-        return None
-    if len(_attribute_names) < _REMEMBERED_NAMES:
-        _attribute_names[header] = name
-    return name
+def _attributes_one_by_one(headers: Headers) -> dict[str, Attribute]:
+    """For records that cannot be decoded in one go: find the header to blame, if it is one that matters."""
+    attributes: dict[str, Attribute] = {}
+    for header, raw in headers:
+        name = _attribute_names[header]
+        if name == _FOREIGN:
+            continue
+        if raw is None:
+            raise InvalidEvent(f"the header `{header}` has no value")
+        try:
+            attributes[name] = raw.decode()
+        except UnicodeDecodeError:
+            raise InvalidEvent(f"the header `{header}` is not UTF-8") from None
+    return attributes
+
+
+class _AttributeNames(dict[str, str]):
+    """Header → attribute. Senders use few header names; what one means is found out once."""
+
+    def __missing__(self, header: str) -> str:
+        if header.lower() == CONTENT_TYPE:
+            name = "datacontenttype"
+        elif header.startswith(_PREFIX):
+            name = header.removeprefix(_PREFIX)
+            check_attribute_name(name)
+        else:
+            name = _FOREIGN
+        if len(self) < _REMEMBERED_NAMES:
+            self[header] = name
+        return name
+
+
+_attribute_names = _AttributeNames()
 
 
 def _has_what_it_needs(attributes: Mapping[str, Attribute]) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     IsolationLevel,
@@ -30,8 +30,6 @@ from eventbus.errors import FatalError, RetriableError
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import kafka_error, log_error, no_answer
 from eventbus.ports import TopicInfo, TopicSpec
-
-T = TypeVar("T")
 
 # librdkafka gives up first and says why; this only guards against an answer that never comes.
 _GRACE = 5.0
@@ -81,41 +79,43 @@ class KafkaAdmin:
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset and the end, whatever the transactions in between."""
-        first, end = self._insist(topic, lambda: [self._ask(topic, [partition], spec) for spec in (_FIRST, _END)])
-        return first[partition], end[partition]
+        return self._offset(topic, partition, _FIRST), self._offset(topic, partition, _END)
 
-    def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """The end of each partition; 0 if that cannot be told now, because there is no leader."""
-        try:
-            return self._insist(topic, lambda: self._ask(topic, partitions, _END)) if partitions else {}
-        except RetriableError:
-            return dict.fromkeys(partitions, 0)
-
-    def _ask(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        doing = f"asking for the offsets of {topic}"
-        futures = self._client.list_offsets(
-            {TopicPartition(topic, partition): spec for partition in partitions},
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=_HURRIED,
-        )
-        offsets = {place.partition: self._answer(future, doing).offset for place, future in futures.items()}
-        if min(offsets.values()) < 0:
-            # So the client answers while it does not know who leads a partition.
-            raise no_answer(f"{doing} {self._where}")
-        return offsets
-
-    def _insist(self, topic: str, ask: Callable[[], T]) -> T:
-        """Left to itself, the client goes on asking a former leader, or a new one with the epoch of the former."""
+    def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The end of each partition; 0 for one whose end cannot be told now, because it has no leader."""
+        ends = {}
         deadline = Deadline(SystemClock(), _HURRIED)
+        for partition in partitions:
+            try:
+                ends[partition] = self._offset(topic, partition, _END, deadline)
+            except RetriableError:
+                ends[partition] = 0
+        return ends
+
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec, deadline: Deadline | None = None) -> int:
+        """Left to itself, the client goes on asking a former leader, or a new one with the epoch of the former."""
+        deadline = deadline or Deadline(SystemClock(), _HURRIED)
         while True:
             try:
-                return ask()
+                return self._ask_offset(topic, partition, spec)
             except RetriableError:
                 if deadline.over():
                     raise
                 time.sleep(_SPREAD_PAUSE)
                 with suppress(KafkaException):  # whoever asks will be told again
                     self._client.list_topics(topic, timeout=_HURRIED)
+
+    def _ask_offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        place = TopicPartition(topic, partition)
+        doing = f"asking for the offsets of {topic}/{partition}"
+        futures = self._client.list_offsets(
+            {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_HURRIED
+        )
+        offset: int = self._answer(futures[place], doing).offset
+        if offset < 0:
+            # So the client answers while it does not know who leads the partition.
+            raise no_answer(f"{doing} {self._where}")
+        return offset
 
     def close(self) -> None:
         del self._client
