@@ -8,7 +8,6 @@ from functools import partial
 
 from eventbus.clock import Deadline
 from eventbus.errors import EventBusError
-from eventbus.formats import IdentityKey, OriginKey, decode_state_key, identity
 from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
 from eventbus.names import Stage
 from eventbus.ports import Clock, Commit, Committed, Output, Record
@@ -19,7 +18,7 @@ from sensors.metrics import SensorMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Completion, Executor
 from sensors.runner.loop import Transaction
-from sensors.runner.ownership import check_owner, check_same_sensor, offsets_gone, origin_output, origin_place
+from sensors.runner.ownership import Beginnings, check_owner
 
 _WAIT_WHILE_RUNNING = 0.005
 """How long new records may wait for the loop while actions run; the executor cannot interrupt a poll."""
@@ -45,7 +44,6 @@ class InvokeStage:
         drain_seconds: float,
     ) -> None:
         self._plan = plan
-        self._topology = topology
         self._invoker = invoker
         self._actions = actions
         self._executor = executor
@@ -53,41 +51,33 @@ class InvokeStage:
         self._metrics = metrics
         self._drain_seconds = drain_seconds
         self._start: dict[int, InvokeCommit] = {}
-        self._began_before: set[int] = set()
+        self._beginnings = Beginnings(plan.name, topology, Stage.INVOKE)
         self._first_outputs: dict[int, Output] = {}
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
     def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
         if committed is None:
-            return origin_place(self._plan.name, self._topology, partition)
+            return self._beginnings.place(partition)
         commit = decode_invoke(committed.offset, committed.metadata)
         check_owner(self._plan.name, self._plan.owner, commit.owner)
         self._start[partition] = commit
         return None
 
     def load(self, partition: int, record: Record) -> None:
-        key = decode_state_key(record)
-        if isinstance(key, IdentityKey):
-            check_same_sensor(self._plan.name, identity(record))
-        elif key == OriginKey(Stage.INVOKE, partition):
-            self._began_before.add(partition)
+        self._beginnings.load(partition, record)
 
     def restored(self, partition: int, offsets: tuple[int, int]) -> int:
         commit = self._start.pop(partition, None)
         if commit is None:
-            if partition in self._began_before:
-                raise offsets_gone(self._plan.name, Stage.INVOKE, partition)
             commit = InvokeCommit(self._plan.owner, offsets[0], ())
-            self._first_outputs[partition] = origin_output(
-                self._plan.name, self._topology, Stage.INVOKE, partition, offsets[0]
-            )
+            self._first_outputs[partition] = self._beginnings.begin(partition, commit.offset)
         self._invoker.open(partition, commit)
         return commit.offset
 
     def dropped(self, partition: int) -> None:
         self._start.pop(partition, None)
-        self._began_before.discard(partition)
+        self._beginnings.forget(partition)
         self._first_outputs.pop(partition, None)
         self._invoker.drop(partition)
 

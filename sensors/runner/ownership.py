@@ -12,10 +12,20 @@ partition; the other stages leave an origin record with their first commit of ea
 from __future__ import annotations
 
 from eventbus.errors import FatalError, Superseded
-from eventbus.formats import VERSION, Identity, IdentityKey, Origin, OriginKey, encode_fact, encode_state_key
+from eventbus.formats import (
+    VERSION,
+    Identity,
+    IdentityKey,
+    Origin,
+    OriginKey,
+    decode_state_key,
+    encode_fact,
+    encode_state_key,
+    identity,
+)
 from eventbus.metadata import Owner
 from eventbus.names import Kind, SensorName, Stage
-from eventbus.ports import Output
+from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.plan import SensorPlan
 
@@ -74,8 +84,8 @@ def state_gone(name: SensorName, partition: int) -> FatalError:
     )
 
 
-def identity_output(name: SensorName, identity: Identity, partition: int) -> Output:
-    return Output(name.topic(Kind.STATE), partition, encode_state_key(IdentityKey()), encode_fact(identity))
+def identity_output(name: SensorName, found: Identity, partition: int) -> Output:
+    return Output(name.topic(Kind.STATE), partition, encode_state_key(IdentityKey()), encode_fact(found))
 
 
 def identity_of(plan: SensorPlan, topology: Topology) -> Identity:
@@ -92,12 +102,45 @@ def identity_of(plan: SensorPlan, topology: Topology) -> Identity:
     )
 
 
-def origin_place(name: SensorName, topology: Topology, partition: int) -> tuple[str, int]:
-    """The state partition that notes where a stage began to read `partition` of its input."""
-    return name.topic(Kind.STATE), partition % topology.trigger_partitions
+class Beginnings:
+    """Where a stage without state of its own has begun to read the partitions of its input.
 
+    It is asked only for partitions that the stage's group has committed nothing for.
+    """
 
-def origin_output(name: SensorName, topology: Topology, stage: Stage, partition: int, offset: int) -> Output:
-    topic, number = origin_place(name, topology, partition)
-    key = encode_state_key(OriginKey(stage, partition))
-    return Output(topic, number, key, encode_fact(Origin(version=VERSION, offset=offset)))
+    def __init__(self, name: SensorName, topology: Topology, stage: Stage) -> None:
+        self._name = name
+        self._topology = topology
+        self._stage = stage
+        self._begun: set[int] = set()
+        self._event_partitions: dict[int, int] = {}
+
+    def place(self, partition: int) -> tuple[str, int]:
+        """The state partition that knows."""
+        return self._name.topic(Kind.STATE), partition % self._topology.trigger_partitions
+
+    def load(self, partition: int, record: Record) -> None:
+        """One record of that state partition."""
+        key = decode_state_key(record)
+        if isinstance(key, IdentityKey):
+            found = identity(record)
+            check_same_sensor(self._name, found)
+            self._event_partitions[partition] = found.event_partitions
+        elif key == OriginKey(self._stage, partition):
+            self._begun.add(partition)
+
+    def added_later(self, partition: int) -> bool:
+        """Whether the event topic did not have this partition when the sensor first ran."""
+        return partition >= self._event_partitions.get(partition, partition + 1)
+
+    def begin(self, partition: int, offset: int) -> Output:
+        """The note that the stage begins here. Raises when it has begun before, and its offsets are gone."""
+        if partition in self._begun:
+            raise offsets_gone(self._name, self._stage, partition)
+        topic, number = self.place(partition)
+        key = encode_state_key(OriginKey(self._stage, partition))
+        return Output(topic, number, key, encode_fact(Origin(version=VERSION, offset=offset)))
+
+    def forget(self, partition: int) -> None:
+        self._begun.discard(partition)
+        self._event_partitions.pop(partition, None)

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import msgspec
 
-from eventbus.formats import HeldKey, Identity, IdentityKey, OriginKey, decode_state_key, identity
+from eventbus.formats import HeldKey, Identity, IdentityKey, decode_state_key, identity
 from eventbus.metadata import JoinCommit, decode_join, decode_match, encode_join, encode_match
 from eventbus.names import Kind, Stage
 from eventbus.ports import Commit, Committed, Output, Record
@@ -19,14 +19,12 @@ from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from sensors.runner.loop import Transaction
 from sensors.runner.ownership import (
+    Beginnings,
     check_identity,
     check_owner,
-    check_same_sensor,
     identity_of,
     identity_output,
     offsets_gone,
-    origin_output,
-    origin_place,
     state_gone,
 )
 
@@ -83,45 +81,35 @@ class MatchStage(_Synchronous):
     def __init__(self, plan: SensorPlan, topology: Topology, replica: str, *, from_latest: bool) -> None:
         super().__init__()
         self._plan = plan
-        self._topology = topology
         self._from_latest = from_latest
         self._matcher = Matcher(plan, topology, replica)
         self._metadata = encode_match(plan.owner)
+        self._beginnings = Beginnings(plan.name, topology, Stage.MATCH)
         self._start: dict[int, int] = {}
-        self._began_before: set[int] = set()
-        self._event_partitions: dict[int, int] = {}
 
     def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
         if committed is None:
-            return origin_place(self._plan.name, self._topology, partition)
+            return self._beginnings.place(partition)
         check_owner(self._plan.name, self._plan.owner, decode_match(committed.metadata))
         self._start[partition] = committed.offset
         return None
 
     def load(self, partition: int, record: Record) -> None:
-        key = decode_state_key(record)
-        if isinstance(key, IdentityKey):
-            found = identity(record)
-            check_same_sensor(self._plan.name, found)
-            self._event_partitions[partition] = found.event_partitions
-        elif key == OriginKey(Stage.MATCH, partition):
-            self._began_before.add(partition)
+        self._beginnings.load(partition, record)
 
     def restored(self, partition: int, offsets: tuple[int, int]) -> int:
         if partition in self._start:
             return self._start.pop(partition)
-        if partition in self._began_before:
-            raise offsets_gone(self._plan.name, Stage.MATCH, partition)
-        added_later = partition >= self._event_partitions.get(partition, partition + 1)
-        start = offsets[1] if self._from_latest and not added_later else offsets[0]
+        first, end = offsets
+        start = end if self._from_latest and not self._beginnings.added_later(partition) else first
         batch = self._batches[partition]
-        batch.outputs.append(origin_output(self._plan.name, self._topology, Stage.MATCH, partition, start))
+        batch.outputs.append(self._beginnings.begin(partition, start))
         batch.commit = Commit(partition, start, self._metadata)
         return start
 
     def dropped(self, partition: int) -> None:
         self._start.pop(partition, None)
-        self._began_before.discard(partition)
+        self._beginnings.forget(partition)
         self._batches.pop(partition, None)
 
     def receive(self, records: Sequence[Record]) -> None:
