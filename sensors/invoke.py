@@ -22,25 +22,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum, auto
 from heapq import heapify, heappop, heappush
 from itertools import count
 
 import msgspec
 
 from eventbus.errors import FormatError, NewerFormatError
-from eventbus.formats import VERSION, ActionFact, Invocation, action_fact, encode_fact
+from eventbus.formats import VERSION, Invocation, action_fact, encode_fact
 from eventbus.hashing import partition_of
 from eventbus.metadata import InvokeCommit
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
-from sensors.actionrecords import events_by_dependency
-from sensors.actions.base import ActionCall, ActionError
+from sensors.actions.base import ActionError
 from sensors.deadletters import ACTION_FAILED, INVALID_RECORD, SPEC_CHANGED, DeadLetters
 from sensors.ledger import Ledger
 from sensors.plan import SensorPlan
-from sensors.retry import RetryPolicy
+from sensors.tasks import Delivery, Lane, State, Task, TaskPartition
 
 TAKEN, RELEASED, LOST = "taken", "released", "lost"
 SUCCEEDED, FAILED, DEAD_LETTERED = "succeeded", "failed", "dead-lettered"
@@ -49,85 +47,6 @@ CONCURRENCY = 32
 _AHEAD_PER_LANE = 4
 """How many tasks a lane takes beyond its first: what a crash may cost an at-most-once trigger, per key."""
 _ERROR_LIMIT = 1000
-
-
-class Delivery(msgspec.Struct, frozen=True):
-    """How a trigger wants its action to be invoked."""
-
-    at_least_once: bool
-    retry: RetryPolicy = RetryPolicy()
-    exactly_once: bool = False
-    """What the action writes is in the transaction that marks it as done: neither lost nor repeated."""
-
-    @property
-    def mode(self) -> str:
-        if self.exactly_once:
-            return "exactlyOnce"
-        return "atLeastOnce" if self.at_least_once else "atMostOnce"
-
-    @property
-    def marked_first(self) -> bool:
-        """Whether it is marked as done before it is invoked, so that nothing can invoke it again."""
-        return not (self.at_least_once or self.exactly_once)
-
-
-class State(Enum):
-    QUEUED = auto()
-    TAKING = auto()
-    READY = auto()
-    RUNNING = auto()
-    WAITING = auto()
-
-
-class Task(msgspec.Struct, eq=False):
-    """One action on its way to be invoked."""
-
-    record: Record
-    fact: ActionFact
-    lane: _Lane
-    state: State = State.QUEUED
-    attempt: int = 0
-    first_attempt: float = 0.0
-    started_ms: int = 0
-
-    def call(self, sensor: str) -> ActionCall:
-        """What the action gets. Raises `FormatError` or `InvalidEvent` when the record is corrupt."""
-        trace = self.fact.trace
-        return ActionCall(
-            id=self.fact.id,
-            sensor=sensor,
-            trigger=self.fact.trigger,
-            key=self.fact.key,
-            events=events_by_dependency(self.fact, self.record.value),
-            attempt=self.attempt,
-            traceparent=trace.parent if trace else None,
-            tracestate=(trace.state or None) if trace else None,
-        )
-
-
-class _Lane:
-    """The tasks of one trigger and key, in order. The first `taken` of them are marked as taken."""
-
-    def __init__(self, home: _Partition, key: bytes, delivery: Delivery) -> None:
-        self.home = home
-        self.key = key
-        self.delivery = delivery
-        self.tasks: deque[Task] = deque()
-        self.taken = 0
-
-
-class _Partition:
-    """One assigned partition: a new object for every assignment, so that what belongs to an old one is recognised."""
-
-    def __init__(self, number: int, ledger: Ledger) -> None:
-        self.number = number
-        self.ledger = ledger
-        self.backlog: deque[Record] = deque()
-        self.lanes: dict[bytes, _Lane] = {}
-        self.outputs: list[Output] = []
-        self.changed = False
-        self.closing = False
-        """Nothing more is begun."""
 
 
 class InvokeStep(msgspec.Struct, frozen=True):
@@ -156,14 +75,14 @@ class Invoker:
         self._concurrency = concurrency
         self._invocation_topic = plan.name.topic(Kind.INVOCATION)
         self._dead_letters = DeadLetters(plan.name, Stage.INVOKE, topology, replica)
-        self._partitions: dict[int, _Partition] = {}
-        self._ready: deque[_Lane] = deque()
-        self._waiting: list[tuple[float, int, _Lane]] = []
+        self._partitions: dict[int, TaskPartition] = {}
+        self._ready: deque[Lane] = deque()
+        self._waiting: list[tuple[float, int, Lane]] = []
         self._running: dict[str, Task] = {}
-        self._blocked: dict[str, list[_Lane]] = {}
-        self._takers: dict[_Lane, None] = {}
+        self._blocked: dict[str, list[Lane]] = {}
+        self._takers: dict[Lane, None] = {}
         self._taking: list[Task] = []
-        self._under_way: dict[_Partition, list[Output]] = {}
+        self._under_way: dict[TaskPartition, list[Output]] = {}
         self._heads_taken = 0
         self._ahead_taken = 0
         self._sequence = count()
@@ -172,7 +91,7 @@ class Invoker:
 
     def open(self, number: int, commit: InvokeCommit) -> None:
         """Begin with a partition where its last commit left off."""
-        self._partitions[number] = _Partition(number, Ledger(self._plan.owner, commit))
+        self._partitions[number] = TaskPartition(number, Ledger(self._plan.owner, commit))
 
     def drop(self, number: int) -> None:
         """Forget a partition. Its running actions go on, but their outcome no longer counts."""
@@ -232,7 +151,7 @@ class Invoker:
             home.lanes or home.backlog or home.outputs or home.changed for home in self._partitions.values()
         )
 
-    def _homes(self, partitions: Iterable[int]) -> list[_Partition]:
+    def _homes(self, partitions: Iterable[int]) -> list[TaskPartition]:
         return [self._partitions[number] for number in partitions if number in self._partitions]
 
     # --- records in -------------------------------------------------------------------------------------------------
@@ -244,14 +163,14 @@ class Invoker:
         for number in {record.partition for record in records}:
             self._admit(self._partitions[number])
 
-    def _admit(self, home: _Partition) -> None:
+    def _admit(self, home: TaskPartition) -> None:
         while home.backlog and home.ledger.has_room():
             record = home.backlog.popleft()
             if home.ledger.open(record.offset):
                 self._enqueue(home, record)
             home.changed = True
 
-    def _enqueue(self, home: _Partition, record: Record) -> None:
+    def _enqueue(self, home: TaskPartition, record: Record) -> None:
         try:
             fact = action_fact(record)
         except NewerFormatError:
@@ -271,14 +190,14 @@ class Invoker:
         key = record.key or b""
         lane = home.lanes.get(key)
         if lane is None:
-            lane = home.lanes[key] = _Lane(home, key, delivery)
+            lane = home.lanes[key] = Lane(home, key, delivery)
         lane.tasks.append(Task(record, fact, lane))
         if len(lane.tasks) == 1:
             self._advance(lane)
         elif delivery.marked_first:
             self._takers[lane] = None
 
-    def _advance(self, lane: _Lane) -> None:
+    def _advance(self, lane: Lane) -> None:
         """The lane has a new head: see to it that its turn comes."""
         if not lane.tasks:
             del lane.home.lanes[lane.key]
@@ -360,7 +279,7 @@ class Invoker:
         self._ready.extend(lane for lane in self._blocked.pop(task.fact.id, []) if self._is_current(lane.home))
         return self._is_current(task.lane.home)
 
-    def _is_current(self, home: _Partition) -> bool:
+    def _is_current(self, home: TaskPartition) -> bool:
         return self._partitions.get(home.number) is home
 
     def _finish(self, task: Task) -> None:
@@ -424,7 +343,7 @@ class Invoker:
                 self._take_next(lane, now_ms)
                 self._ahead_taken += 1
 
-    def _take_next(self, lane: _Lane, now_ms: int) -> None:
+    def _take_next(self, lane: Lane, now_ms: int) -> None:
         task = lane.tasks[lane.taken]
         task.state = State.TAKING
         lane.taken += 1

@@ -22,13 +22,13 @@ from eventbus.topics import ensure_sensor_topics
 from sensors.actions import make_action
 from sensors.actions.base import Action, ActionCall, ActionContext, TransactionalAction
 from sensors.actions.python import PythonAction, PythonSpec
-from sensors.invoke import Delivery
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 from sensors.retry import RetryPolicy
 from sensors.runner.replica import Blueprint, Replica, Settings
 from sensors.runner.slots import claim_slot
 from sensors.spec.loader import load_manifest, load_manifests, make_manifest
 from sensors.spec.models import SensorManifest, Trigger
+from sensors.tasks import Delivery
 
 Function = TypeVar("Function", bound=Callable[[ActionCall], Any])
 

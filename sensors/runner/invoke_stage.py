@@ -13,12 +13,13 @@ from eventbus.names import Stage
 from eventbus.ports import Clock, Commit, Committed, Output, Record
 from eventbus.topics import Topology
 from sensors.actions.base import Action, ActionError, TransactionalAction
-from sensors.invoke import Invoker, InvokeStep, Task
+from sensors.invoke import Invoker, InvokeStep
 from sensors.metrics import SensorMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Completion, Executor
-from sensors.runner.loop import Transaction
+from sensors.runner.logic import Transaction
 from sensors.runner.ownership import Beginnings, check_owner
+from sensors.tasks import Task
 
 _WAIT_WHILE_RUNNING = 0.005
 """How long new records may wait for the loop while actions run; the executor cannot interrupt a poll."""

@@ -17,15 +17,17 @@ from eventbus.ports import Clock, Cluster
 from eventbus.topics import Topology
 from sensors.actions.base import Action, TransactionalAction
 from sensors.deadletters import DeadLetters
-from sensors.invoke import CONCURRENCY, Delivery, Invoker
+from sensors.invoke import CONCURRENCY, Invoker
 from sensors.join import HORIZON_MS, HORIZON_RECORDS
 from sensors.metrics import SensorMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Executor, ThreadExecutor
 from sensors.runner.invoke_stage import InvokeStage
-from sensors.runner.loop import StageLogic, StageLoop
+from sensors.runner.logic import StageLogic
+from sensors.runner.loop import StageLoop
 from sensors.runner.slots import Slot
 from sensors.runner.stages import JoinStage, MatchStage
+from sensors.tasks import Delivery
 
 _POLL_SECONDS = 0.1
 _STALL_SECONDS = 60.0

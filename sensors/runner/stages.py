@@ -17,7 +17,7 @@ from eventbus.topics import Topology
 from sensors.join import JoinPartition
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
-from sensors.runner.loop import Transaction
+from sensors.runner.logic import Transaction
 from sensors.runner.ownership import (
     Beginnings,
     check_identity,

@@ -16,9 +16,10 @@ from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from sensors.actions.base import ActionError
-from sensors.invoke import Delivery, Invoker, InvokeStep, Task
+from sensors.invoke import Invoker, InvokeStep
 from sensors.match import Matcher
 from sensors.retry import RetryPolicy
+from sensors.tasks import Delivery, Task
 from tests.core.builders import EXAMPLES, NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
 
 PLAN = make_plan({"once": "a", "least": "b"})

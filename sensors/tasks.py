@@ -1,0 +1,94 @@
+"""Tasks: action records on their way to be invoked, in lanes that keep their order."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum, auto
+
+import msgspec
+
+from eventbus.formats import ActionFact
+from eventbus.ports import Output, Record
+from sensors.actionrecords import events_by_dependency
+from sensors.actions.base import ActionCall
+from sensors.ledger import Ledger
+from sensors.retry import RetryPolicy
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """How a trigger wants its action to be invoked."""
+
+    at_least_once: bool
+    retry: RetryPolicy = RetryPolicy()
+    exactly_once: bool = False
+    """What the action writes is in the transaction that marks it as done: neither lost nor repeated."""
+
+    @property
+    def mode(self) -> str:
+        if self.exactly_once:
+            return "exactlyOnce"
+        return "atLeastOnce" if self.at_least_once else "atMostOnce"
+
+    @property
+    def marked_first(self) -> bool:
+        """Whether it is marked as done before it is invoked, so that nothing can invoke it again."""
+        return not (self.at_least_once or self.exactly_once)
+
+
+class State(Enum):
+    QUEUED = auto()
+    TAKING = auto()
+    READY = auto()
+    RUNNING = auto()
+    WAITING = auto()
+
+
+class Task(msgspec.Struct, eq=False):
+    """One action on its way to be invoked."""
+
+    record: Record
+    fact: ActionFact
+    lane: Lane
+    state: State = State.QUEUED
+    attempt: int = 0
+    first_attempt: float = 0.0
+    started_ms: int = 0
+
+    def call(self, sensor: str) -> ActionCall:
+        """What the action gets. Raises `FormatError` or `InvalidEvent` when the record is corrupt."""
+        trace = self.fact.trace
+        return ActionCall(
+            id=self.fact.id,
+            sensor=sensor,
+            trigger=self.fact.trigger,
+            key=self.fact.key,
+            events=events_by_dependency(self.fact, self.record.value),
+            attempt=self.attempt,
+            traceparent=trace.parent if trace else None,
+            tracestate=(trace.state or None) if trace else None,
+        )
+
+
+class Lane:
+    """The tasks of one trigger and key, in order. The first `taken` of them are marked as taken."""
+
+    def __init__(self, home: TaskPartition, key: bytes, delivery: Delivery) -> None:
+        self.home = home
+        self.key = key
+        self.delivery = delivery
+        self.tasks: deque[Task] = deque()
+        self.taken = 0
+
+
+class TaskPartition:
+    """One assigned partition: a new object for every assignment, so that what belongs to an old one is recognised."""
+
+    def __init__(self, number: int, ledger: Ledger) -> None:
+        self.number = number
+        self.ledger = ledger
+        self.backlog: deque[Record] = deque()
+        self.lanes: dict[bytes, Lane] = {}
+        self.outputs: list[Output] = []
+        self.changed = False
+        self.closing = False
+        """Nothing more is begun."""
