@@ -156,6 +156,8 @@ def from_json(document: bytes | msgspec.Raw) -> Event:
     for name, raw in members.items():
         try:
             value = _decode_attribute(raw)
+        except UnicodeDecodeError:
+            raise InvalidEvent(f"the attribute `{name}` is not UTF-8") from None
         except msgspec.DecodeError:
             raise InvalidEvent(f"the attribute `{name}` must be a string, an integer or a boolean") from None
         if value is not None:  # null is the same as absent
@@ -172,8 +174,16 @@ def from_json(document: bytes | msgspec.Raw) -> Event:
         return Event(attributes, _base64(raw_data, "data"))
     data = bytes(raw_data)
     if data[:1] == b'"' and not event.has_json:
-        data = msgspec.json.decode(data, type=str).encode()
+        data = _text_data(data)
     return Event(attributes, data)
+
+
+def _text_data(document: bytes) -> bytes:
+    """Data that is no JSON but was written as a JSON string."""
+    try:
+        return msgspec.json.decode(document, type=str).encode()
+    except (msgspec.DecodeError, UnicodeError):
+        raise InvalidEvent("`data` is not a valid JSON string") from None
 
 
 def from_json_batch(document: bytes) -> list[Event]:
@@ -206,7 +216,7 @@ def _is_json(data: bytes) -> bool:
 def _base64(raw: msgspec.Raw, member: str) -> bytes:
     try:
         return b64decode(msgspec.json.decode(raw, type=str), validate=True)
-    except (msgspec.DecodeError, Base64Error, ValueError):
+    except (msgspec.DecodeError, Base64Error, ValueError):  # which includes text that is not UTF-8
         raise InvalidEvent(f"`{member}` is not base64") from None
 
 

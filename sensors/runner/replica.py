@@ -136,12 +136,20 @@ class Replica:
                 pause = loop.step(_POLL_SECONDS)
                 if pause:
                     self._stopping.wait(pause)
-            loop.close()
         except EventBusError as error:
             self._fail(error)
         except Exception as error:
             log.exception("sensor %s: a bug in this program", self.name)
             self._fail(FatalError(f"{type(error).__name__}: {error}; please report this"))
+        finally:
+            self._leave(loop)
+
+    def _leave(self, loop: StageLoop) -> None:
+        """Give the partitions back, however the loop has ended: others need not wait until the group misses us."""
+        try:
+            loop.close()
+        except EventBusError as error:
+            self._fail(error)
 
     def _fail(self, error: EventBusError) -> None:
         with self._changed:

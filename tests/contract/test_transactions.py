@@ -155,9 +155,10 @@ def test_a_record_too_large_for_the_client_is_refused_at_once(lab: Lab) -> None:
     topic = lab.topic()
     producer = lab.producer()
     producer.begin()
+    producer.produce([Output(topic, 0, None, b"a")])
     with pytest.raises(UnproducibleError) as refused:
-        producer.produce([Output(topic, 0, None, b"a"), Output(topic, 0, None, b"x" * 20_000_000)])
-    assert refused.value.index == 1
+        producer.produce([Output(topic, 0, None, b"b"), Output(topic, 0, None, b"x" * 20_000_000)])
+    assert refused.value.index == 2
     producer.abort()
     assert lab.read_all(topic) == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -159,6 +161,18 @@ def test_an_invalid_record_is_refused_with_the_rule_it_breaks(headers: Headers, 
             "`data` and `data_base64` exclude each other",
         ),
         (
+            b'{"specversion":"1.0","id":"1","source":"/s","type":"t","x":"\xff"}',
+            "the attribute `x` is not UTF-8",
+        ),
+        (
+            b'{"specversion":"1.0","id":"1","source":"/s","type":"t","datacontenttype":"text/plain","data":"\xff"}',
+            "`data` is not a valid JSON string",
+        ),
+        (
+            b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"\xff"}',
+            "`data_base64` is not base64",
+        ),
+        (
             b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"%"}',
             "`data_base64` is not base64",
         ),
@@ -168,6 +182,13 @@ def test_an_invalid_document_is_refused_with_the_rule_it_breaks(document: bytes,
     with pytest.raises(InvalidEvent) as error:
         from_json(document)
     assert str(error.value) == message
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_whatever_crash_the_decoder(garbage: bytes) -> None:
+    for document in (garbage, b'{"specversion":"1.0","id":"1","source":"/s","type":"t","x":"' + garbage + b'"}'):
+        with suppress(InvalidEvent):
+            from_kafka([("content-type", b"application/cloudevents+json")], document)
 
 
 def test_data_nested_without_end_is_refused_or_kept_as_bytes_but_does_not_crash() -> None:
