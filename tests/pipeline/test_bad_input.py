@@ -99,7 +99,9 @@ def test_a_lower_generation_stops(world: World) -> None:
 
 def test_a_replica_of_an_older_generation_stops_when_a_newer_one_joins(world: World) -> None:
     old = world.start(world.sensor(both="a && b"))
-    world.start(world.sensor(generation=2, both="a && c")).stop()
+    new = world.start(world.sensor(generation=2, both="a && c"))
+    world.wait_for_generation(2)
+    new.stop()
     assert old.wait(30)
     assert isinstance(old.failure, Superseded)
 

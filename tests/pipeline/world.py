@@ -11,16 +11,17 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from eventbus import Bus, Event
-from eventbus.clock import SystemClock
+from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import EventBusError
 from eventbus.formats import DeadLetter, Invocation, dead_letter, invocation
 from eventbus.memory import MemoryCluster
 from eventbus.memory.topics import Partition
+from eventbus.metadata import decode_join
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import ensure_sensor_topics
 from sensors import ActionCall, Replica, RetryPolicy, Sensor, Settings
-from sensors.inspection import TriggerState, held_state, read_range
+from sensors.inspection import TriggerState, held_state, read_range, stable_commits
 
 DEPENDENCIES = {name: ("shop", name) for name in "abcd"}
 Call = tuple[str, dict[str, str]]
@@ -80,6 +81,16 @@ class World:
         replica.start()
         replica.wait_ready()
         return replica
+
+    def wait_for_generation(self, generation: int) -> None:
+        """Wait until a replica of this generation has got a partition of the trigger topic."""
+        group, topic = self.name.group(Stage.JOIN), self.name.topic(Kind.TRIGGER)
+        deadline = Deadline(SystemClock(), 30)
+        while not any(
+            commit and decode_join(commit.offset, commit.metadata).owner.generation == generation
+            for commit in stable_commits(self.bus.cluster, group, topic, SystemClock()).values()
+        ):
+            assert not deadline.over(), f"generation {generation} has not taken over"
 
     def failure(self, sensor: Sensor) -> EventBusError:
         """What a replica that must not run ends with."""
