@@ -28,7 +28,6 @@ def test_settings_that_were_not_given_have_their_defaults(lab: Lab) -> None:
         "max.message.bytes": "1048588",
         "message.timestamp.type": "CreateTime",
         "retention.ms": "604800000",
-        "segment.bytes": "1073741824",
         "segment.ms": "604800000",
         "max.compaction.lag.ms": "9223372036854775807",
         "min.cleanable.dirty.ratio": "0.5",
