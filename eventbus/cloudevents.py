@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
-from operator import methodcaller
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ STRUCTURED_JSON = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch"
 _PREFIX = "ce_"
 _REMEMBERED_NAMES = 1000
+_PLAIN_TYPES = (None, "application/json")
 _FOREIGN = ""
 """Stands for the attribute in a header that is not CloudEvents'."""
 
@@ -36,7 +37,6 @@ _encode = msgspec.json.Encoder().encode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_attribute = msgspec.json.Decoder(Attribute | None).decode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_text = methodcaller("decode")
 
 
 # --- Kafka ----------------------------------------------------------------------------------------------------------
@@ -45,13 +45,14 @@ _decode_text = methodcaller("decode")
 def from_kafka(headers: Headers, value: bytes | None) -> Event:
     """The event that a Kafka record carries, in either mode. Raises `InvalidEvent`."""
     names = _attribute_names
+    pairs: Sequence[tuple[str, Any]] = headers
     try:
-        attributes: dict[str, Attribute] = {names[header]: _decode_text(raw) for header, raw in headers}
+        attributes: dict[str, Attribute] = {names[header]: raw.decode() for header, raw in pairs}
     except (AttributeError, UnicodeDecodeError):
         attributes = _attributes_one_by_one(headers)
     attributes.pop(_FOREIGN, None)
     content_type = attributes.get("datacontenttype")
-    if content_type is not None and _is_structured(str(content_type)):
+    if content_type not in _PLAIN_TYPES and _is_structured(str(content_type)):
         return _from_structured(str(content_type), value)
     event = Event(attributes, value)
     if not _has_what_it_needs(attributes):
@@ -120,8 +121,12 @@ _attribute_names = _AttributeNames()
 
 def _has_what_it_needs(attributes: Mapping[str, Attribute]) -> bool:
     """`Event.check` for attributes that are all strings with valid names, without its cost per attribute."""
-    get = attributes.get
-    return get("specversion") in SPEC_VERSIONS and bool(get("id") and get("source") and get("type"))
+    try:
+        return attributes["specversion"] in SPEC_VERSIONS and bool(
+            attributes["id"] and attributes["source"] and attributes["type"]
+        )
+    except KeyError:
+        return False
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
@@ -129,22 +134,18 @@ def _has_what_it_needs(attributes: Mapping[str, Attribute]) -> bool:
 
 def to_json(event: Event) -> bytes:
     """One structured JSON document. JSON data is embedded byte for byte; the rest as text or base64."""
-    members: dict[str, Any] = {**event.attributes}
-    data = event.data
-    if data is not None:
-        if event.attributes.get("datacontentencoding") == "base64":
-            members["data"] = b64encode(data).decode()
-        elif event.has_json:
-            if _is_json(data):
-                members["data"] = msgspec.Raw(data)
-            else:
-                members["data_base64"] = b64encode(data).decode()
-        else:
-            try:
-                members["data"] = data.decode()
-            except UnicodeDecodeError:
-                members["data_base64"] = b64encode(data).decode()
-    return _encode(members)
+    attributes, data = event.attributes, event.data
+    if data is None:
+        return _encode(attributes)
+    if attributes.get("datacontentencoding") == "base64":
+        return _encode({**attributes, "data": b64encode(data).decode()})
+    if event.has_json:
+        if _is_json(data):
+            return _encode({**attributes, "data": msgspec.Raw(data)})
+    else:
+        with suppress(UnicodeDecodeError):
+            return _encode({**attributes, "data": data.decode()})
+    return _encode({**attributes, "data_base64": b64encode(data).decode()})
 
 
 def from_json(document: bytes | msgspec.Raw) -> Event:

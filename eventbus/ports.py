@@ -107,7 +107,8 @@ class GroupConsumer(Protocol):
     def poll(self, max_records: int, timeout: float) -> list[Record]:
         """Return what is there, at most `max_records`; wait up to `timeout` seconds only while there is nothing.
 
-        Returns records of started partitions only. Calls the listener when the assignment changed.
+        Returns records of started partitions only. Calls the listener when the assignment changed, and returns soon
+        after that.
         """
 
     def start(self, partition: int, offset: int) -> None:
@@ -189,7 +190,10 @@ class Reader(Protocol):
         """Read this partition too, from `offset` on."""
 
     def read(self, max_records: int, timeout: float) -> list[Record]:
-        """Return what is there; wait up to `timeout` seconds only while there is nothing."""
+        """Return what is there; wait up to `timeout` seconds only while there is nothing.
+
+        Where `position` has moved over what is no record, that ends the wait too.
+        """
 
     def position(self, topic: str, partition: int) -> int:
         """Everything before this offset has been returned by `read`, was aborted, or is not a record.

@@ -17,7 +17,7 @@ from eventbus.formats import (
     encode_fact,
     join_documents,
 )
-from eventbus.hashing import action_id
+from eventbus.hashing import Reference, action_id
 from eventbus.names import Kind
 from eventbus.ports import Output
 from sensors.plan import SensorPlan, TriggerPlan
@@ -29,7 +29,6 @@ class ActionWriter:
     def __init__(self, plan: SensorPlan) -> None:
         self._sensor = str(plan.name)
         self._generation = plan.owner.generation
-        self._event_topic = plan.name.event_topic
         self._topic = plan.name.topic(Kind.ACTION)
         fixed = [
             ("ce_specversion", b"1.0"),
@@ -46,18 +45,13 @@ class ActionWriter:
         key: bytes,
         partition: int,
         events: tuple[UsedEvent, ...],
-        identities: Sequence[tuple[str, str]],
+        references: Sequence[Reference],
         documents: Sequence[bytes],
         correlation: str = "",
         joined: tuple[int, int] | None = None,
         trace: Trace | None = None,
     ) -> Output:
-        """One action. `events`, `identities` (source and id) and `documents` are in the same order."""
-        topic = self._event_topic
-        references = [
-            (topic, used.source.partition, used.source.offset, *identity)
-            for used, identity in zip(events, identities, strict=True)
-        ]
+        """One action. `events`, `references` and `documents` are in the same order."""
         action = action_id(self._sensor, trigger.name, references)
         fact = ActionFact(
             version=VERSION,

@@ -122,6 +122,7 @@ class JoinPartition:
         self._touched: set[str] = set()
         self._in_log: dict[str, int] = {}
         self._parked: list[Output] = []
+        self._event_topic = plan.name.event_topic
         self._state_topic = plan.name.topic(Kind.STATE)
         self._action = ActionWriter(plan)
         self._dead_letters = DeadLetters(plan.name, Stage.JOIN, topology, replica)
@@ -258,7 +259,9 @@ class JoinPartition:
             key=key,
             partition=partition_of(key, self._topology.action_partitions),
             events=tuple(UsedEvent(tuple(names), source) for source, (names, _) in by_source.items()),
-            identities=[event.identity for event in events],
+            references=[
+                (self._event_topic, event.source.partition, event.source.offset, *event.identity) for event in events
+            ],
             documents=[event.document for event in events],
             joined=(self._partition, completing.offset or 0),
             trace=completing.trace,

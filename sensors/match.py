@@ -109,7 +109,7 @@ class Matcher:
             key=key,
             partition=partition_of(spread, self._topology.action_partitions),
             events=(UsedEvent(route.dependencies, source),),
-            identities=((event.source, event.id),),
+            references=((record.topic, source.partition, source.offset, event.source, event.id),),
             documents=(document,),
             trace=trace,
         )

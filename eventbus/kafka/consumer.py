@@ -76,8 +76,10 @@ class KafkaConsumer:
                 messages = consume(self._client, max_records, min(deadline.left(), _WAIT_SLICE))
             records = self._records(messages)
             if self._failure is not None:
-                self._give_back(records)
-                self._raise_failure()
+                try:
+                    self._give_back(records)
+                finally:
+                    self._raise_failure()
             if records or self._rebalanced or deadline.over():
                 return records
 

@@ -84,18 +84,19 @@ class Lab:
         self.cluster = cluster
         self._namespace = namespace
         self._made = ExitStack()
-        self._topics = 0
+        self._topics: list[str] = []
 
     def close(self) -> None:
         self._made.close()
+        self.cluster.delete(self._topics)
 
     def name(self, suffix: str) -> str:
         return f"{self._namespace}-{suffix}"
 
     def topic(self, partitions: int = 1, **config: str) -> str:
         """A new topic; its settings are written with `_` for `.`."""
-        self._topics += 1
-        name = self.name(f"topic{self._topics}")
+        name = self.name(f"topic{len(self._topics)}")
+        self._topics.append(name)
         self.cluster.create([TopicSpec(name, partitions, {key.replace("_", "."): config[key] for key in config})])
         return name
 
