@@ -1,0 +1,109 @@
+"""The match stage: who gets an event, under which key, and at what cost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventbus.events import Event
+from eventbus.formats import Trace, action_fact, dead_letter, trigger_fact
+from eventbus.names import Kind
+from sensors.match import Matcher
+from sensors.plan import SensorPlan
+from tests.core.builders import NAME, TOPOLOGY, as_read, event_record, make_plan
+
+PARENT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+
+
+def matcher(**conditions: str) -> Matcher:
+    return Matcher(make_plan(conditions), TOPOLOGY, "0")
+
+
+def test_an_event_goes_to_every_trigger_that_wants_it_once() -> None:
+    outputs = matcher(join="a && b", direct="a || c", other="c && d").outputs(event_record(Event.new("shop", "a")))
+    assert [output.topic for output in outputs] == [NAME.topic(Kind.TRIGGER), NAME.topic(Kind.ACTION)]
+
+
+def test_one_record_lists_all_dependencies_that_the_event_satisfies() -> None:
+    plan = make_plan({"t": "a && b"})
+    same = msgspec.structs.replace(plan.dependencies[1], event_name="a")
+    plan = SensorPlan.of(plan.name, plan.owner, [plan.dependencies[0], same], plan.triggers.values())
+    [output] = Matcher(plan, TOPOLOGY, "0").outputs(event_record(Event.new("shop", "a")))
+    assert trigger_fact(as_read(output, 0)).dependencies == ("a", "b")
+
+
+def test_an_alternative_that_needs_two_events_makes_the_whole_trigger_join() -> None:
+    [output] = matcher(t="a || (b && c)").outputs(event_record(Event.new("shop", "a")))
+    assert output.topic == NAME.topic(Kind.TRIGGER)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "matched"),
+    [
+        ({"source": "shop", "type": "x", "subject": "a"}, True),
+        ({"source": "shop", "type": "a"}, True),
+        ({"source": "shop", "type": "a", "subject": "elsewhere"}, True),
+        ({"source": "shop", "type": "x", "subject": "elsewhere"}, False),
+        ({"source": "other", "type": "a", "subject": "a"}, False),
+    ],
+)
+def test_an_event_is_found_by_its_source_and_its_subject_or_type(attributes: dict[str, str], matched: bool) -> None:
+    event = Event({"specversion": "1.0", "id": "1", **attributes})
+    assert bool(matcher(t="a").outputs(event_record(event))) is matched
+
+
+def test_actions_of_one_key_share_a_partition_and_those_without_a_key_spread() -> None:
+    match = matcher(t="a")
+    keyed = [match.outputs(event_record(Event.new("shop", "a", partitionkey="k"), offset=n))[0] for n in range(20)]
+    spread = [match.outputs(event_record(Event.new("shop", "a"), offset=n))[0] for n in range(20)]
+    assert {(output.key, output.partition) for output in keyed} == {(b"t\0k", keyed[0].partition)}
+    assert {output.key for output in spread} == {b"t\0"}
+    assert {output.partition for output in spread} == set(range(TOPOLOGY.action_partitions))
+
+
+def test_the_key_of_a_foreign_producers_record_counts() -> None:
+    record = msgspec.structs.replace(event_record(Event.new("shop", "a")), key=b"theirs")
+    assert matcher(t="a").outputs(record)[0].key == b"t\0theirs"
+
+
+def test_the_trace_headers_of_kafka_instrumentation_are_carried_along() -> None:
+    record = event_record(Event.new("shop", "a"))
+    traced = msgspec.structs.replace(
+        record, headers=[*record.headers, ("traceparent", PARENT.encode()), ("tracestate", b"x=1")]
+    )
+    assert action_fact(as_read(matcher(t="a").outputs(traced)[0], 0)).trace == Trace(PARENT, "x=1")
+
+
+def test_a_record_that_is_no_event_is_dead_lettered_whole() -> None:
+    record = msgspec.structs.replace(event_record(Event.new("shop", "a")), headers=[("x", None)], value=b"\xff")
+    [output] = matcher(t="a").outputs(record)
+    assert (output.value, output.headers[0]) == (b"\xff", ("x", None))
+    assert dead_letter(as_read(output, 0)).reason == "invalid-event"
+
+
+def calls_made(function: Callable[[], Any]) -> int:
+    """How many functions are called, which does not depend on the machine's mood."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_an_event_that_concerns_nobody_costs_the_same_with_1_or_1000_triggers() -> None:
+    record = event_record(Event.new("elsewhere", "nothing"))
+    small = Matcher(make_plan({"t": "a && b"}), TOPOLOGY, "0")
+    large = Matcher(make_plan({f"t{number}": "a && b" for number in range(1000)}), TOPOLOGY, "0")
+    small.outputs(record)
+    assert calls_made(lambda: small.outputs(record)) == calls_made(lambda: large.outputs(record))
