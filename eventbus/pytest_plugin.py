@@ -7,11 +7,12 @@ not needed to declare the fixtures.
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,17 +120,26 @@ def _started(container: Any) -> Iterator[str]:
 
 def _container(config: pytest.Config) -> Any:
     """A Kafka container that is ready to be started; None, with the reason printed, where that is not possible."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the package moved its modules, and warns of either place
-            from testcontainers.core.docker_client import DockerClient
-            from testcontainers.kafka import KafkaContainer
+    with warnings.catch_warnings():
+        # The package warns of having moved its modules, and leaves sockets open where there is no engine.
+        warnings.simplefilter("ignore")
+        try:
+            return _prepared_container()
+        except Exception as error:
+            reason = str(error)
+        gc.collect()
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        config.get_terminal_writer().line(f"\nno Kafka container ({reason}): using the embedded broker")
+    return None
 
-            container = KafkaContainer().with_kraft()
-            for name, value in _ONE_NODE.items():
-                container.with_env(name, value)
-            DockerClient().client.images.get(container.image)
-    except Exception as error:
-        config.get_terminal_writer().line(f"\nno Kafka container ({error}): using the embedded broker")
-        return None
+
+def _prepared_container() -> Any:
+    from testcontainers.core.docker_client import DockerClient
+    from testcontainers.kafka import KafkaContainer
+
+    container = KafkaContainer().with_kraft()
+    for name, value in _ONE_NODE.items():
+        container.with_env(name, value)
+    DockerClient().client.images.get(container.image)
     return container

@@ -5,7 +5,7 @@ to what members own. A member learns of it in its own poll. There it first gives
 and only then may another member take it. A member that has not polled for the session timeout is expelled: what it
 owned is free at once, and it finds out by its next poll. Each step that moves ownership starts a new generation.
 
-A commit is checked for membership and generation, not for ownership: Kafka does not check that either.
+A commit is checked for its generation, not for ownership: Kafka does not check that either.
 """
 
 from __future__ import annotations

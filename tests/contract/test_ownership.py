@@ -53,7 +53,7 @@ def test_no_partition_ever_has_two_owners(lab: Lab, seed: int) -> None:
     choices = random.Random(seed)
     crowd = Crowd(lab, lab.topic(PARTITIONS))
     crowd.join()
-    steps, patience = (400, 0.0) if isinstance(lab.cluster, MemoryCluster) else (120, 0.01)
+    steps, patience = (400, 0.0) if isinstance(lab.cluster, MemoryCluster) else (80, 0.01)
     for _ in range(steps):
         match choices.choices(["poll", "join", "leave"], [20, 1, 1])[0]:
             case "join" if len(crowd.members) < MOST_MEMBERS:

@@ -75,9 +75,8 @@ def test_otherwise_the_embedded_broker_is_started_and_stopped(tmp_path: Path) ->
 
 
 def test_without_a_container_engine_the_embedded_broker_is_used_and_the_reason_told(tmp_path: Path) -> None:
-    output = run(
-        tmp_path, SHOW_SERVERS, FAKE_BROKER, EVENTBUS_TEST_BROKER="testcontainers", DOCKER_HOST="tcp://127.0.0.1:1"
-    )
+    nowhere = f"unix://{tmp_path}/docker.sock"
+    output = run(tmp_path, SHOW_SERVERS, FAKE_BROKER, EVENTBUS_TEST_BROKER="testcontainers", DOCKER_HOST=nowhere)
     assert "no Kafka container (" in output
     assert "servers: embedded:9092" in output
 
