@@ -116,7 +116,10 @@ class StageMetrics:
     def _count_fired(self, outputs: Sequence[Output]) -> None:
         """An action's key begins with its trigger's name."""
         topic = self._action_topic
-        names = collections.Counter((each.key or b"").split(b"\0", 1)[0] for each in outputs if each.topic == topic)
+        keys = collections.Counter(each.key for each in outputs if each.topic == topic)
+        names: collections.Counter[bytes] = collections.Counter()
+        for key, count in keys.items():
+            names[(key or b"").split(b"\0", 1)[0]] += count
         for name, count in names.items():
             self._fired.labels(self._sensor, name.decode()).inc(count)
 

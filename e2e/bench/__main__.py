@@ -17,6 +17,7 @@ from rich.table import Table
 
 from e2e.bench.contest import Contest, Round
 from eventbus.broker import EmbeddedBroker
+from sensors.runner.tuning import relax_garbage_collection
 
 REPORT = Path("build/bench.json")
 
@@ -59,6 +60,7 @@ def main() -> None:
         servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
         servers = servers or stack.enter_context(EmbeddedBroker(ephemeral=True)).bootstrap_servers
         contest = Contest(servers, options.events)
+        relax_garbage_collection()  # as `eventbus run` does; it helps both sides
         progress = stack.enter_context(Progress(transient=True))
         task = progress.add_task("measuring", total=(options.rounds + 1) * len(chosen))
         for number in range(options.rounds + 1):

@@ -119,8 +119,10 @@ def _health_server(replicas: Sequence[Replica], port: int | None) -> Iterator[No
 
 def _run_until_stopped(replicas: Sequence[Replica]) -> None:
     """Until a signal comes or one of them fails."""
+    from sensors.runner.tuning import relax_garbage_collection
     from sensors.sensor import stop_signals
 
+    relax_garbage_collection()
     with stop_signals() as stopped:
         for replica in replicas:
             replica.start()
