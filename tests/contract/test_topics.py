@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventbus.errors import FatalError
+from eventbus.memory import MemoryCluster
 from eventbus.ports import TopicSpec
 from tests.contract.lab import Lab, values
 
@@ -33,6 +34,9 @@ def test_settings_that_were_not_given_have_their_defaults(lab: Lab) -> None:
         "min.cleanable.dirty.ratio": "0.5",
     }
     assert {setting: info.config[setting] for setting in expected} == expected
+    # A broker may set this one for all its topics, and the embedded one does; the log in memory has Kafka's own.
+    segment_bytes = int(info.config["segment.bytes"])
+    assert segment_bytes == 1 << 30 if isinstance(lab.cluster, MemoryCluster) else segment_bytes > 0
 
 
 def test_what_does_not_exist_is_described_as_none(lab: Lab) -> None:
