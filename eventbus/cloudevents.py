@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -48,15 +48,16 @@ def from_kafka(headers: Headers, value: bytes | None) -> Event:
     pairs: Sequence[tuple[str, Any]] = headers
     try:
         attributes: dict[str, Attribute] = {names[header]: raw.decode() for header, raw in pairs}
-    except (AttributeError, UnicodeDecodeError):
+    except (KeyError, AttributeError, UnicodeDecodeError):
         attributes = _attributes_one_by_one(headers)
     attributes.pop(_FOREIGN, None)
-    content_type = attributes.get("datacontenttype")
+    get = attributes.get
+    content_type = get("datacontenttype")
     if content_type not in _PLAIN_TYPES and _is_structured(str(content_type)):
         return _from_structured(str(content_type), value)
     event = Event(attributes, value)
-    if not _has_what_it_needs(attributes):
-        event.check()
+    if not (get("specversion") in SPEC_VERSIONS and get("id") and get("source") and get("type")):
+        event.check()  # all are strings with valid names: only what is required can be wrong
     return event
 
 
@@ -88,7 +89,7 @@ def _attributes_one_by_one(headers: Headers) -> dict[str, Attribute]:
     """For records that cannot be decoded in one go: find the header to blame, if it is one that matters."""
     attributes: dict[str, Attribute] = {}
     for header, raw in headers:
-        name = _attribute_names[header]
+        name = _attribute_name(header)
         if name == _FOREIGN:
             continue
         if raw is None:
@@ -100,33 +101,21 @@ def _attributes_one_by_one(headers: Headers) -> dict[str, Attribute]:
     return attributes
 
 
-class _AttributeNames(dict[str, str]):
-    """Header → attribute. Senders use few header names; what one means is found out once."""
-
-    def __missing__(self, header: str) -> str:
-        if header.lower() == CONTENT_TYPE:
-            name = "datacontenttype"
-        elif header.startswith(_PREFIX):
-            name = header.removeprefix(_PREFIX)
-            check_attribute_name(name)
-        else:
-            name = _FOREIGN
-        if len(self) < _REMEMBERED_NAMES:
-            self[header] = name
-        return name
+_attribute_names: dict[str, str] = {}
+"""Header → attribute. Senders use few header names; what one means is found out once."""
 
 
-_attribute_names = _AttributeNames()
-
-
-def _has_what_it_needs(attributes: Mapping[str, Attribute]) -> bool:
-    """`Event.check` for attributes that are all strings with valid names, without its cost per attribute."""
-    try:
-        return attributes["specversion"] in SPEC_VERSIONS and bool(
-            attributes["id"] and attributes["source"] and attributes["type"]
-        )
-    except KeyError:
-        return False
+def _attribute_name(header: str) -> str:
+    if header.lower() == CONTENT_TYPE:
+        name = "datacontenttype"
+    elif header.startswith(_PREFIX):
+        name = header.removeprefix(_PREFIX)
+        check_attribute_name(name)
+    else:
+        name = _FOREIGN
+    if len(_attribute_names) < _REMEMBERED_NAMES:
+        _attribute_names[header] = name
+    return name
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ class JoinPartition:
             by_source.setdefault(event.source, ([], event))[0].append(name)
         events = [event for _, event in by_source.values()]
         key = slot_key(trigger.name, b"")
-        action = self._action.output(
+        action = self._action.joined(
             trigger=trigger,
             key=key,
             partition=partition_of(key, self._topology.action_partitions),

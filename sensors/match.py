@@ -23,7 +23,6 @@ from eventbus.formats import (
     Source,
     Trace,
     TriggerFact,
-    UsedEvent,
     encode_fact,
     header,
 )
@@ -31,7 +30,7 @@ from eventbus.hashing import partition_of, slot_key
 from eventbus.names import Kind, Stage
 from eventbus.ports import Headers, Output, Record
 from eventbus.topics import Topology
-from sensors.actionrecords import ActionWriter
+from sensors.actionrecords import ActionWriter, DirectWriter
 from sensors.deadletters import INVALID_EVENT, DeadLetters
 from sensors.plan import SensorPlan, TriggerPlan
 
@@ -45,17 +44,16 @@ class _Route(msgspec.Struct, frozen=True):
     trigger: TriggerPlan
     dependencies: tuple[str, ...]
     key: bytes
-    """Of the trigger, without any event's own key."""
     partition: int
+    direct: DirectWriter | None
+    """Writes the action at once, where one event is enough for it."""
 
 
 class Matcher:
     """Turns records of the event topic into records of the trigger and action topics. Keeps no state."""
 
     def __init__(self, plan: SensorPlan, topology: Topology, replica: str) -> None:
-        self._topology = topology
         self._trigger_topic = plan.name.topic(Kind.TRIGGER)
-        self._action = ActionWriter(plan)
         self._dead_letters = DeadLetters(plan.name, Stage.MATCH, topology, replica)
         self._routes = _routes(plan, topology)
 
@@ -69,20 +67,17 @@ class Matcher:
         if not routes:
             return []
         document = to_json(event)
-        source = Source(record.partition, record.offset, record.timestamp)
         trace = _trace(event, record.headers)
         outputs = []
         for route in routes:
-            if route.trigger.direct:
-                outputs.append(
-                    self._direct_action(route, record, event=event, document=document, source=source, trace=trace)
-                )
+            if route.direct is not None:
+                outputs.append(route.direct.output(record, event, document, trace))
             else:
                 fact = TriggerFact(
                     version=VERSION,
                     trigger=route.trigger.name,
                     dependencies=route.dependencies,
-                    source=source,
+                    source=Source(record.partition, record.offset, record.timestamp),
                     shape=route.trigger.shape,
                     trace=trace,
                 )
@@ -97,28 +92,12 @@ class Matcher:
         routes = self._routes.get((source, attributes.get("subject")))
         return self._routes.get((source, attributes["type"]), ()) if routes is None else routes
 
-    def _direct_action(
-        self, route: _Route, record: Record, *, event: Event, document: bytes, source: Source, trace: Trace | None
-    ) -> Output:
-        """Actions of events that share a key stay in order; events without one spread evenly."""
-        own_key = event.key if record.key is None else record.key
-        key = route.key + (own_key or b"")
-        spread = key if own_key is not None else b"%d:%d" % (source.partition, source.offset)
-        return self._action.output(
-            trigger=route.trigger,
-            key=key,
-            partition=partition_of(spread, self._topology.action_partitions),
-            events=(UsedEvent(route.dependencies, source),),
-            references=((record.topic, source.partition, source.offset, event.source, event.id),),
-            documents=(document,),
-            trace=trace,
-        )
-
 
 def _routes(plan: SensorPlan, topology: Topology) -> dict[tuple[object, object], tuple[_Route, ...]]:
     wanted: dict[tuple[object, object], set[str]] = defaultdict(set)
     for dependency in plan.dependencies:
         wanted[dependency.source, dependency.event_name].add(dependency.name)
+    writer = ActionWriter(plan)
     routes = {}
     for event, names in wanted.items():
         found = []
@@ -126,7 +105,9 @@ def _routes(plan: SensorPlan, topology: Topology) -> dict[tuple[object, object],
             matched = tuple(sorted(names & trigger.condition.names))
             if matched:
                 key = slot_key(trigger.name, b"")
-                found.append(_Route(trigger, matched, key, partition_of(key, topology.trigger_partitions)))
+                partition = partition_of(key, topology.trigger_partitions)
+                direct = DirectWriter(writer, trigger, matched, topology.action_partitions) if trigger.direct else None
+                found.append(_Route(trigger, matched, key, partition, direct))
         routes[event] = tuple(found)
     return routes
 

@@ -105,23 +105,18 @@ class StageMetrics:
     def committed(self, outputs: Sequence[Output]) -> None:
         self._committed.inc()
         self._last_progress = self._clock.monotonic()
-        for topic, count in collections.Counter(map(attrgetter("topic"), outputs)).items():
-            if topic in self._written:
-                self._written[topic].inc(count)
+        written: collections.Counter[str] = collections.Counter()
+        fired: collections.Counter[bytes] = collections.Counter()
+        for (topic, key), count in collections.Counter(map(attrgetter("topic", "key"), outputs)).items():
+            written[topic] += count
             if topic == self._action_topic:
-                self._count_fired(outputs)
-            elif topic == self._dlq_topic:
-                self._count_dead_letters(outputs)
-
-    def _count_fired(self, outputs: Sequence[Output]) -> None:
-        """An action's key begins with its trigger's name."""
-        topic = self._action_topic
-        keys = collections.Counter(each.key for each in outputs if each.topic == topic)
-        names: collections.Counter[bytes] = collections.Counter()
-        for key, count in keys.items():
-            names[(key or b"").split(b"\0", 1)[0]] += count
-        for name, count in names.items():
-            self._fired.labels(self._sensor, name.decode()).inc(count)
+                fired[(key or b"").split(b"\0", 1)[0]] += count  # an action's key begins with its trigger's name
+        for topic in written.keys() & self._written.keys():
+            self._written[topic].inc(written[topic])
+        for trigger, count in fired.items():
+            self._fired.labels(self._sensor, trigger.decode()).inc(count)
+        if self._dlq_topic in written:
+            self._count_dead_letters(outputs)
 
     def _count_dead_letters(self, outputs: Sequence[Output]) -> None:
         for output in outputs:

@@ -66,4 +66,6 @@ class NullLoop:
         return messages
 
     def close(self) -> None:
+        """Leaves no thread behind that would disturb the next measurement."""
         self._consumer.close()
+        self._producer.close()

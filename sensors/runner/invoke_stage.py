@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from eventbus.clock import Deadline
@@ -91,14 +91,14 @@ class InvokeStage:
     def idle(self) -> bool:
         return self._invoker.idle() and not self._first_outputs
 
-    def revoking(self, partitions: Sequence[int]) -> Transaction | None:
+    def revoking(self, partitions: Sequence[int]) -> Iterable[Transaction]:
         """Begin nothing more, wait for what is under way, commit what is finished, own up to the rest."""
         deadline = Deadline(self._clock, self._drain_seconds)
         self._invoker.hold(partitions)
         while self._invoker.running(partitions) and not deadline.over():
             self._collect(min(deadline.left(), 0.1))
         self._invoker.release(partitions, self._clock.now_ms())
-        return self._transaction(self._invoker.finish())
+        return self._transactions(self._invoker.finish())
 
     # --- work -------------------------------------------------------------------------------------------------------
 
@@ -112,12 +112,10 @@ class InvokeStage:
         wakeup = self._invoker.next_wakeup()
         return timeout if wakeup is None else max(0.0, min(timeout, wakeup - self._clock.monotonic()))
 
-    def receive(self, records: Sequence[Record]) -> None:
+    def work(self, records: Sequence[Record]) -> Iterable[Transaction]:
         self._invoker.receive(records)
-
-    def transaction(self) -> Transaction | None:
         self._begin()
-        return self._transaction(self._invoker.transaction(self._clock.now_ms()))
+        return self._transactions(self._invoker.transaction(self._clock.now_ms()))
 
     def committed(self) -> None:
         self._invoker.committed()
@@ -127,13 +125,13 @@ class InvokeStage:
         self._invoker.aborted()
         return True
 
-    def _transaction(self, step: InvokeStep | None) -> Transaction | None:
+    def _transactions(self, step: InvokeStep | None) -> Iterable[Transaction]:
         commits = {} if step is None else step.commits
         commits |= {p: self._invoker.position(p) for p in self._first_outputs if p not in commits}
         if not commits:
-            return None
+            return ()
         outputs = [*self._first_outputs.values(), *(step.outputs if step else ())]
-        return Transaction(outputs, [Commit(p, c.offset, encode_invoke(c)) for p, c in commits.items()])
+        return (Transaction(outputs, [Commit(p, c.offset, encode_invoke(c)) for p, c in commits.items()]),)
 
     def _begin(self) -> None:
         for task in self._invoker.startable(self._clock.monotonic(), self._clock.now_ms()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -12,7 +12,7 @@ from eventbus.ports import Commit, Committed, Output, Record
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """What a stage wants to make durable, all of it or nothing."""
+    """What a stage wants to make durable, all of it or nothing; or one part of that. Never without commits."""
 
     outputs: Sequence[Output]
     commits: Sequence[Commit]
@@ -35,11 +35,11 @@ class StageLogic(Protocol):
     def dropped(self, partition: int) -> None:
         """Forget a partition, and whatever of it is not committed."""
 
-    def receive(self, records: Sequence[Record]) -> None:
-        """Records of running partitions, in the order of the log within each."""
+    def work(self, records: Sequence[Record]) -> Iterable[Transaction]:
+        """Deal with records of running partitions, in the order of the log within each, and tell what to commit now.
 
-    def transaction(self) -> Transaction | None:
-        """What to commit now, if anything."""
+        All parts make one transaction. The later commit of a partition takes the place of the earlier one.
+        """
 
     def committed(self) -> None:
         """The last transaction is durable."""
@@ -51,7 +51,7 @@ class StageLogic(Protocol):
         if the transaction had been committed. In the second case every partition is dropped and restored.
         """
 
-    def revoking(self, partitions: Sequence[int]) -> Transaction | None:
+    def revoking(self, partitions: Sequence[int]) -> Iterable[Transaction]:
         """These are about to be given up: come to an end with them, and return what is still to be committed."""
 
     def congested(self) -> set[int]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
 import msgspec
@@ -32,13 +32,14 @@ from eventbus.errors import (
     AbortableError,
     FatalError,
     FencedError,
+    FormatError,
     LogError,
     RetriableError,
     UnknownOutcome,
     UnproducibleError,
 )
 from eventbus.names import SensorName
-from eventbus.ports import Clock, Cluster, GroupConsumer, Output, TransactionalProducer
+from eventbus.ports import Clock, Cluster, Commit, GroupConsumer, Output, TransactionalProducer
 from sensors.deadletters import DeadLetters
 from sensors.metrics import StageMetrics
 from sensors.runner.logic import StageLogic, Transaction
@@ -140,9 +141,8 @@ class StageLoop:
         self._metrics.rebalanced()
         running = [p for p in partitions if self._phase(p) is _Phase.RUNNING]
         try:
-            transaction = self._logic.revoking(running) if running else None
-            if transaction is not None:
-                self._commit(transaction)
+            if running:
+                self._commit(self._logic.revoking(running))
         except (AbortableError, FencedError, UnknownOutcome, UnproducibleError) as error:
             # Whoever owns them next restores from the last commit, as if we had crashed.
             log.warning("%s: could not commit on revoke: %s", self._transactional_id, error)
@@ -180,12 +180,8 @@ class StageLoop:
         self._apply_back_pressure()
         patience = self._logic.wait(timeout)
         records = self._consumer.poll(self._max_records, min(patience, _RESTORE_POLL) if restoring else patience)
-        if records:
-            self._logic.receive(records)
-            self._metrics.received(len(records))
-        transaction = self._logic.transaction()
-        if transaction is not None:
-            self._commit(transaction)
+        self._metrics.received(len(records))
+        self._commit(self._logic.work(records))
         if len(records) == self._max_records:
             self._max_records = min(2 * self._max_records, MAX_BATCH)
         running = self._joined and all(a.phase is _Phase.RUNNING for a in self._assignments.values())
@@ -278,26 +274,43 @@ class StageLoop:
 
     # --- commit -----------------------------------------------------------------------------------------------------
 
-    def _commit(self, transaction: Transaction) -> None:
-        """Steps 1 to 4 are one Kafka transaction. There is no poll inside it and none without offsets."""
-        producer = self._producer
-        if producer is None:
+    def _commit(self, parts: Iterable[Transaction]) -> None:
+        """Steps 1 to 4 are one Kafka transaction. There is no poll inside it and none without offsets.
+
+        Computing the next part overlaps with sending the one before.
+        """
+        if self._producer is None:
             raise AbortableError("there is no producer to commit with")
-        outputs = self._producible(transaction.outputs)
-        producer.begin()  # 1
+        producer = self._producer
+        wanted: list[Output] = []
+        written: list[Output] = []
+        commits: dict[int, Commit] = {}
         try:
-            producer.produce(outputs)  # 2
-            producer.send_offsets(self._topic, transaction.commits, self._consumer.group_metadata())  # 3
+            for part in parts:
+                if not commits:
+                    producer.begin()  # 1
+                commits.update((commit.partition, commit) for commit in part.commits)
+                wanted += part.outputs
+                outputs = self._producible(part.outputs)
+                written += outputs
+                producer.produce(outputs)  # 2
+            if not commits:
+                return
+            producer.send_offsets(self._topic, list(commits.values()), self._consumer.group_metadata())  # 3
             producer.commit()  # 4
         except UnproducibleError as error:
-            self._refused.append((outputs[error.index], str(error)))
+            self._refused.append((written[error.index], str(error)))
             raise
         except RetriableError as error:
             raise AbortableError(str(error)) from error
+        except FormatError:
+            if commits:
+                self._abort()  # whoever stops because of a record leaves nothing half-written behind
+            raise
         self._logic.committed()
-        self._refused = [entry for entry in self._refused if entry[0] not in transaction.outputs]
+        self._refused = [entry for entry in self._refused if entry[0] not in wanted]
         self._aborts = 0
-        self._metrics.committed(outputs)
+        self._metrics.committed(written)
 
     def _producible(self, outputs: Sequence[Output]) -> Sequence[Output]:
         """Put a dead letter in the place of every record that the log would never take."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -28,6 +28,9 @@ from sensors.runner.ownership import (
     state_gone,
 )
 
+PART_RECORDS = 500
+"""So many records are dealt with before what they cause is handed to the log, which then works beside us."""
+
 
 class _Batch(msgspec.Struct):
     """What is to be written for one partition."""
@@ -42,13 +45,22 @@ class _Synchronous:
     def __init__(self) -> None:
         self._batches: defaultdict[int, _Batch] = defaultdict(_Batch)
 
-    def transaction(self) -> Transaction | None:
-        if not self._batches:
-            return None
+    def work(self, records: Sequence[Record]) -> Iterator[Transaction]:
+        for start in range(0, len(records), PART_RECORDS):
+            for partition, run in groupby(records[start : start + PART_RECORDS], attrgetter("partition")):
+                self._apply(partition, run)
+            yield from self._part()
+        yield from self._part()  # a partition may have begun without any record
+
+    def _apply(self, partition: int, records: Iterable[Record]) -> None:
+        raise NotImplementedError
+
+    def _part(self) -> Iterator[Transaction]:
         batches, self._batches = self._batches, defaultdict(_Batch)
         outputs = [output for batch in batches.values() for output in batch.outputs]
         commits = [batch.commit for batch in batches.values() if batch.commit is not None]
-        return Transaction(outputs, commits)
+        if commits:
+            yield Transaction(outputs, commits)
 
     def committed(self) -> None:
         """Nothing waits for it."""
@@ -57,8 +69,9 @@ class _Synchronous:
         """The partitions went on as if it had been committed."""
         return False
 
-    def revoking(self, partitions: Sequence[int]) -> Transaction | None:
+    def revoking(self, _partitions: Sequence[int]) -> Iterable[Transaction]:
         """Whatever was received is committed already."""
+        return ()
 
     def congested(self) -> set[int]:
         return set()
@@ -112,15 +125,14 @@ class MatchStage(_Synchronous):
         self._beginnings.forget(partition)
         self._batches.pop(partition, None)
 
-    def receive(self, records: Sequence[Record]) -> None:
+    def _apply(self, partition: int, records: Iterable[Record]) -> None:
         match = self._matcher.outputs
-        for partition, run in groupby(records, attrgetter("partition")):
-            batch = self._batches[partition]
-            end = 0
-            for record in run:
-                batch.outputs += match(record)
-                end = record.offset + 1
-            batch.commit = Commit(partition, end, self._metadata)
+        batch = self._batches[partition]
+        end = 0
+        for record in records:
+            batch.outputs += match(record)
+            end = record.offset + 1
+        batch.commit = Commit(partition, end, self._metadata)
 
 
 class JoinStage(_Synchronous):
@@ -194,12 +206,8 @@ class JoinStage(_Synchronous):
         self._found.pop(partition, None)
         self._batches.pop(partition, None)
 
-    def receive(self, records: Sequence[Record]) -> None:
-        for partition, run in groupby(records, attrgetter("partition")):
-            self._apply(partition, list(run))
-
-    def _apply(self, partition: int, records: Sequence[Record]) -> None:
-        step = self._partitions[partition].step(records)
+    def _apply(self, partition: int, records: Iterable[Record]) -> None:
+        step = self._partitions[partition].step(list(records))
         if step is not None:
             batch = self._batches[partition]
             batch.outputs += step.outputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-_YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
+_YOUNG, _MIDDLE, _OLD = 200_000, 10, 10
 
 
 def relax_garbage_collection() -> None:

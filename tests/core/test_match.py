@@ -10,7 +10,19 @@ import msgspec
 import pytest
 
 from eventbus.events import Event
-from eventbus.formats import Trace, action_fact, dead_letter, trigger_fact
+from eventbus.formats import (
+    ACTION_HEADER,
+    VERSION,
+    ActionFact,
+    Source,
+    Trace,
+    UsedEvent,
+    action_fact,
+    dead_letter,
+    encode_fact,
+    trigger_fact,
+)
+from eventbus.hashing import action_id
 from eventbus.names import Kind
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
@@ -63,6 +75,25 @@ def test_actions_of_one_key_share_a_partition_and_those_without_a_key_spread() -
     assert {(output.key, output.partition) for output in keyed} == {(b"t\0k", keyed[0].partition)}
     assert {output.key for output in spread} == {b"t\0"}
     assert {output.partition for output in spread} == set(range(TOPOLOGY.action_partitions))
+
+
+@pytest.mark.parametrize("trace", [None, Trace(PARENT, "k=v")])
+@pytest.mark.parametrize("trigger", ["t", "the-id", 'quoted "0,0,0]" ü'])
+def test_a_direct_action_says_what_the_general_encoder_would(trigger: str, trace: Trace | None) -> None:
+    event = Event.new("shop", "a", id="e1", **({"traceparent": PARENT, "tracestate": "k=v"} if trace else {}))
+    record = event_record(event, offset=7)
+    [output] = matcher(**{trigger: "a || b"}).outputs(record)
+    [reference] = [(record.topic, record.partition, 7, "shop", "e1")]
+    assert dict(output.headers)[ACTION_HEADER] == encode_fact(
+        ActionFact(
+            version=VERSION,
+            id=action_id(str(NAME), trigger, [reference]),
+            trigger=trigger,
+            events=(UsedEvent(("a",), Source(record.partition, 7, record.timestamp)),),
+            generation=make_plan({"t": "a"}).owner.generation,
+            trace=trace,
+        )
+    )
 
 
 def test_the_key_of_a_foreign_producers_record_counts() -> None:
