@@ -6,7 +6,7 @@ Every record keeps its facts in one `eb_…` header (compact JSON) and its paylo
 topic       key                          header               value
 =========== ============================ ==================== =====================================================
 trigger     trigger NUL key              `eb_trigger`         the event as a structured CloudEvent (JSON)
-action      trigger NUL key              `eb_action` + `ce_`  a JSON array of the events of all dependencies
+action      trigger NUL key              `eb_action`          a JSON array of the events of all dependencies
 state       ["held",trigger,key,dep,n]   `eb_state`           the held event, as in the trigger topic
 state       ["identity"], ["origin",…]   `eb_state`           JSON
 invocation  action id                    none                 JSON

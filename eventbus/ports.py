@@ -104,7 +104,7 @@ class RebalanceListener(Protocol):
 class GroupConsumer(Protocol):
     """One member of a consumer group that reads one topic, read_committed, with cooperative rebalancing."""
 
-    def poll(self, max_records: int, timeout: float) -> list[Record]:
+    def poll(self, max_records: int, timeout: float) -> Sequence[Record]:
         """Return what is there, at most `max_records`; wait up to `timeout` seconds only while there is nothing.
 
         Returns records of started partitions only. Calls the listener when the assignment changed, and returns soon

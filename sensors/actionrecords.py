@@ -10,7 +10,6 @@ from eventbus.errors import FormatError
 from eventbus.events import Event
 from eventbus.formats import (
     ACTION_HEADER,
-    ACTION_TYPE,
     VERSION,
     ActionFact,
     Source,
@@ -29,19 +28,12 @@ _SOME_SOURCE = Source(0, 0, 0)
 
 
 class ActionWriter:
-    """Writes action records. The record is a CloudEvent itself, with the action's id as its id."""
+    """Writes action records."""
 
     def __init__(self, plan: SensorPlan) -> None:
         self.sensor = str(plan.name)
         self.generation = plan.owner.generation
         self.topic = plan.name.topic(Kind.ACTION)
-        fixed = [
-            ("ce_specversion", b"1.0"),
-            ("ce_type", ACTION_TYPE.encode()),
-            ("ce_source", f"/{plan.name}".encode()),
-            ("content-type", b"application/json"),
-        ]
-        self.headers = {name: [("ce_subject", name.encode()), *fixed] for name in plan.triggers}
 
     def joined(
         self,
@@ -66,8 +58,7 @@ class ActionWriter:
             joined=joined,
             trace=trace,
         )
-        headers = [(ACTION_HEADER, encode_fact(fact)), ("ce_id", action.encode()), *self.headers[trigger.name]]
-        return Output(self.topic, partition, key, join_documents(documents), headers)
+        return Output(self.topic, partition, key, join_documents(documents), [(ACTION_HEADER, encode_fact(fact))])
 
 
 class DirectWriter:
@@ -79,7 +70,6 @@ class DirectWriter:
         self._sensor = writer.sensor
         self._generation = writer.generation
         self._topic = writer.topic
-        self._headers = writer.headers[trigger.name]
         self._trigger = trigger.name
         self._key = slot_key(trigger.name, b"")
         self._dependencies = dependencies
@@ -97,14 +87,13 @@ class DirectWriter:
         attributes: Mapping[str, Any] = event.attributes
         reference = (record.topic, partition, offset, attributes["source"], attributes["id"])
         action = action_id(self._sensor, self._trigger, (reference,))
-        ascii_id = action.encode()
         if trace is None:
             before, between, after = self._before_id, self._after_id, self._after_source
-            fact = b"%b%b%b%d,%d,%d%b" % (before, ascii_id, between, partition, offset, timestamp, after)
+            fact = b"%b%b%b%d,%d,%d%b" % (before, action.encode(), between, partition, offset, timestamp, after)
         else:
             fact = encode_fact(self._fact(action, Source(partition, offset, timestamp), trace))
-        headers = [(ACTION_HEADER, fact), ("ce_id", ascii_id), *self._headers]
-        return Output(self._topic, partition_of(spread, self._partitions), key, b"[%b]" % document, headers)
+        to = partition_of(spread, self._partitions)
+        return Output(self._topic, to, key, b"[%b]" % document, [(ACTION_HEADER, fact)])
 
     def _fact(self, action: str, source: Source, trace: Trace | None) -> ActionFact:
         return ActionFact(

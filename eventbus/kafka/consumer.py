@@ -22,7 +22,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import repeat
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -33,7 +32,7 @@ from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.commits import committed
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import fetch_error, kafka_error, log_error, needs_a_person, translated
-from eventbus.kafka.fetched import Trouble, consume, split, to_records
+from eventbus.kafka.fetched import Fetched, Trouble, consume, split
 from eventbus.ports import Committed, RebalanceListener, Record
 
 # A rebalance does not end librdkafka's wait for records; waiting in slices lets `poll` return soon after one.
@@ -68,7 +67,7 @@ class KafkaConsumer:
         with translated(f"joining group {group} {self._where}"):
             self._client.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
-    def poll(self, max_records: int, timeout: float) -> list[Record]:
+    def poll(self, max_records: int, timeout: float) -> Fetched:
         self._rebalanced = False
         deadline = Deadline(SystemClock(), timeout)
         while True:
@@ -135,21 +134,21 @@ class KafkaConsumer:
         self._client.close()
         self._raise_failure()
 
-    def _records(self, messages: list[Message]) -> list[Record]:
-        fetched, troubles = split(messages)
+    def _records(self, messages: list[Message]) -> Fetched:
+        delivered, troubles = split(messages)
         for trouble in troubles:
             self._on_trouble(trouble)
-        records = to_records(fetched, repeat(self._topic))
-        positions = {record.partition: record.offset + 1 for record in records}
-        if not positions.keys() <= self._flowing.keys():
+        records = Fetched(self._topic, delivered)
+        ends = records.ends()
+        if not ends.keys() <= self._flowing.keys():
             # They were taken from the client's queue just before a call of the listener silenced their partition.
-            records = [record for record in records if record.partition in self._flowing]
-            positions = {record.partition: record.offset + 1 for record in records}
-        self._flowing.update(positions)
+            records = records.only(self._flowing.keys())
+            ends = records.ends()
+        self._flowing.update(ends)
         return records
 
     def _give_back(self, records: Sequence[Record]) -> None:
-        first = {record.partition: record.offset for record in reversed(records)}
+        first = {record.partition: record.offset for record in reversed(records[:])}
         for partition, offset in first.items():
             self.start(partition, offset)
 

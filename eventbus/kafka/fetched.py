@@ -7,8 +7,10 @@ not UTF-8, `Message.headers` returns garbage *and* sets an exception, which a ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import repeat
 from operator import itemgetter
+from typing import overload
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, Message
@@ -51,6 +53,41 @@ def split(messages: list[Message]) -> tuple[list[Message], list[Trouble]]:
             place = message.topic() or "", message.partition() or 0, message.offset() or 0
             troubles.append(Trouble(error, *place))
     return records, troubles
+
+
+class Fetched(Sequence[Record]):
+    """The records of one poll, made from the client's messages when they are asked for.
+
+    Whoever works through them slice by slice finds each slice in the processor's cache.
+    """
+
+    def __init__(self, topic: str, messages: list[Message]) -> None:
+        self._topic = topic
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return to_records(self._messages[index], repeat(self._topic))
+        return to_records([self._messages[index]], [self._topic])[0]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self[:])
+
+    def ends(self) -> dict[int, int]:
+        """The offset after the last record of each partition."""
+        partitions: Iterable[int] = map(Message.partition, self._messages)  # type: ignore[arg-type]  # never None
+        offsets: Iterable[int] = map(Message.offset, self._messages)  # type: ignore[arg-type]
+        return {partition: offset + 1 for partition, offset in dict(zip(partitions, offsets, strict=True)).items()}
+
+    def only(self, partitions: Container[int]) -> Fetched:
+        return Fetched(self._topic, [each for each in self._messages if each.partition() in partitions])
 
 
 def to_records(messages: Sequence[Message], topics: Iterable[str]) -> list[Record]:

@@ -184,7 +184,7 @@ def settle(members: Iterable[Member], reached: Callable[[], bool]) -> None:
     while not reached():
         assert time.monotonic() < deadline, [member.told for member in polling]
         for member in polling:
-            assert member.consumer.poll(1000, 0.02) == []
+            assert not member.consumer.poll(1000, 0.02)
 
 
 def values(records: Iterable[Record]) -> list[bytes | None]:

@@ -157,7 +157,7 @@ def test_poll_without_a_timeout_returns_at_once(lab: Lab) -> None:
     member = lab.member(lab.topic())
     member.start(0)
     began = time.monotonic()
-    assert member.consumer.poll(1000, 0) == []
+    assert not member.consumer.poll(1000, 0)
     assert time.monotonic() - began < 1
 
 

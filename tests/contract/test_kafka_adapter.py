@@ -49,7 +49,7 @@ def test_without_a_broker_every_call_answers_in_time_and_names_the_address(capfd
         with pytest.raises(RetriableError, match=rf"{NOBODY}: no answer"):
             call()
         assert time.monotonic() - began < 5
-    assert consumer.poll(1, 0) == []
+    assert not consumer.poll(1, 0)
     consumer.close()
     producer.close()
     cluster.close()

@@ -87,12 +87,6 @@ def test_action_record() -> None:
             + PARENT.encode()
             + b'",""],"v":1}',
         ),
-        ("ce_id", action),
-        ("ce_subject", b"either"),
-        ("ce_specversion", b"1.0"),
-        ("ce_type", b"dev.eventbus.action"),
-        ("ce_source", b"/ns/bus/sensor"),
-        ("content-type", b"application/json"),
     ]
 
 

@@ -114,8 +114,8 @@ def test_two_sensors_whose_topics_have_the_same_names_are_refused(world: World) 
     first = Sensor("x-s", DEPENDENCIES)
     first.trigger("t", "a && b")(world.note)
     world.start(first).stop()
-    other = World(Bus(world.bus.cluster, theirs.bus))
-    error = other.failure(other.sensor(t="a && b"))
+    with World(Bus(world.bus.cluster, theirs.bus)) as other:
+        error = other.failure(other.sensor(t="a && b"))
     assert isinstance(error, FatalError)
     assert re.search("[Gg]ive one of them another name", str(error))
 
