@@ -59,7 +59,12 @@ class Condition(msgspec.Struct, frozen=True, dict=True):
 
     def holds(self, held: Collection[str]) -> bool:
         """Whether the condition is true when exactly these dependencies are held."""
-        return any(alternative.issubset(held) for alternative in self.alternatives)
+        for alternative in self.alternatives:  # fewest first
+            if len(alternative) > len(held):
+                return False
+            if alternative.issubset(held):
+                return True
+        return False
 
     def missing(self, held: Collection[str]) -> tuple[frozenset[str], ...]:
         """What each alternative still waits for, fewest first; one empty set when the condition is true."""
