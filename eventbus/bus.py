@@ -91,7 +91,10 @@ class Bus:
         positions = [fate for fate in fates if isinstance(fate, Position)]
         if len(positions) < len(fates):
             missing = len(fates) - len(positions)
-            raise RetriableError(f"{missing} of {len(fates)} events were not acknowledged within {timeout:g} s")
+            raise RetriableError(
+                f"{missing} of {len(fates)} events were not acknowledged within {timeout:g} s. Check that the brokers "
+                "run and can be reached from here; what was sent may still be written."
+            )
         return positions
 
     def _output(self, event: Event) -> Output:

@@ -83,6 +83,8 @@ class TopicInfo(msgspec.Struct, frozen=True):
     partitions: int
     replication: int
     config: Mapping[str, str]
+    id: str = ""
+    """Tells a topic from another one that had the same name before; empty where the log has no such thing."""
 
 
 class RebalanceListener(Protocol):
@@ -108,7 +110,7 @@ class GroupConsumer(Protocol):
         """Return what is there, at most `max_records`; wait up to `timeout` seconds only while there is nothing.
 
         Returns records of started partitions only. Calls the listener when the assignment changed, and returns soon
-        after that.
+        after that. Raises `RetriableError` while there is nothing because no broker answers.
         """
 
     def start(self, partition: int, offset: int) -> None:
@@ -192,7 +194,8 @@ class Reader(Protocol):
     def read(self, max_records: int, timeout: float) -> list[Record]:
         """Return what is there; wait up to `timeout` seconds only while there is nothing.
 
-        Where `position` has moved over what is no record, that ends the wait too.
+        Where `position` has moved over what is no record, that ends the wait too. Raises `RetriableError` while there
+        is nothing because no broker answers.
         """
 
     def position(self, topic: str, partition: int) -> int:

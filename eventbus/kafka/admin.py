@@ -44,14 +44,26 @@ class KafkaAdmin:
     def __init__(self, settings: Settings) -> None:
         self._client = make_client(AdminClient, settings.admin())
         self._where = f"on {settings.bootstrap_servers}"
+        self._fresh: set[str] = set()
+        """What was created here and not described since. A broker that does not know it has not heard of it yet."""
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo | None]:
-        described = self._described(topics)
-        configs = self._configs(name for name, description in described.items() if description is not None)
-        return {
-            name: None if description is None else _topic_info(description, configs[name])
-            for name, description in described.items()
-        }
+        names = list(dict.fromkeys(topics))
+        deadline = Deadline(SystemClock(), REQUEST_TIMEOUT)
+        while True:
+            described = self._described(names)
+            configs = self._configs(name for name, description in described.items() if description is not None)
+            known = {
+                name: _topic_info(description, configs[name])
+                for name, description in described.items()
+                if description is not None and name in configs
+            }
+            # Each question may go to another broker, and they learn of a new topic one after the other.
+            unsure = {name for name in names if described[name] is not None or name in self._fresh} - known.keys()
+            if not unsure or deadline.over():
+                self._fresh.difference_update(names)
+                return {name: known.get(name) for name in names}
+            time.sleep(_SPREAD_PAUSE)
 
     def create(self, topics: Iterable[TopicSpec]) -> None:
         new = [NewTopic(spec.name, spec.partitions, -1, config=dict(spec.config)) for spec in topics]
@@ -60,6 +72,7 @@ class KafkaAdmin:
         futures = self._client.create_topics(new, request_timeout=REQUEST_TIMEOUT, operation_timeout=REQUEST_TIMEOUT)
         for name, future in futures.items():
             self._answer(future, f"creating topic {name}", unless=KafkaError.TOPIC_ALREADY_EXISTS)
+            self._fresh.add(name)
         self._wait_until([topic.topic for topic in new], _is_ready)
 
     def delete(self, topics: Iterable[str]) -> None:
@@ -69,12 +82,15 @@ class KafkaAdmin:
         futures = self._client.delete_topics(names, request_timeout=REQUEST_TIMEOUT, operation_timeout=REQUEST_TIMEOUT)
         for name, future in futures.items():
             self._answer(future, f"deleting topic {name}", unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
+            self._fresh.discard(name)
         self._wait_until(names, lambda description: description is None)
 
     def partitions(self, topic: str) -> range:
-        description = self._described([topic])[topic]
-        if description is None:
-            raise FatalError(f"topic {topic} does not exist {self._where}")
+        deadline = Deadline(SystemClock(), _HURRIED)
+        while (description := self._described([topic])[topic]) is None:
+            if deadline.over():
+                raise FatalError(f"topic {topic} does not exist {self._where}")
+            time.sleep(_SPREAD_PAUSE)  # somebody may have created it a moment ago
         return range(len(description.partitions))
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
@@ -137,8 +153,10 @@ class KafkaAdmin:
         futures = self._client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT)
         configs = {}
         for resource, future in futures.items():
-            entries = self._answer(future, f"reading the settings of topic {resource.name}")
-            configs[resource.name] = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+            doing = f"reading the settings of topic {resource.name}"
+            entries = self._answer(future, doing, unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if entries is not None:
+                configs[resource.name] = {name: each.value for name, each in entries.items() if each.value is not None}
         return configs
 
     def _wait_until(self, topics: Iterable[str], reached: Callable[[TopicDescription | None], bool]) -> None:
@@ -169,4 +187,4 @@ def _is_ready(description: TopicDescription | None) -> bool:
 
 def _topic_info(description: TopicDescription, config: Mapping[str, str]) -> TopicInfo:
     partitions = description.partitions
-    return TopicInfo(description.name, len(partitions), len(partitions[0].replicas), config)
+    return TopicInfo(description.name, len(partitions), len(partitions[0].replicas), config, str(description.topic_id))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
+ALL_BROKERS_DOWN = KafkaError._ALL_BROKERS_DOWN
 PARTITION_EOF = KafkaError._PARTITION_EOF
 MAX_POLL_EXCEEDED = KafkaError._MAX_POLL_EXCEEDED
 INVALID_RECORD = KafkaError.INVALID_RECORD
@@ -67,9 +68,7 @@ TRANSIENT = frozenset(
     }
 )
 
-UNREACHABLE = frozenset(
-    {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
-)
+UNREACHABLE = frozenset({ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
 
 # Trying again is useless until a person has changed a permission or a setting.
 NEEDS_A_PERSON = {

@@ -49,6 +49,8 @@ _FETCHER: Config = {
     "fetch.error.backoff.ms": 50,
     # The default of 1 s lets the local queue run dry under load.
     "fetch.queue.backoff.ms": 5,
+    # New partitions are found by the next look at the topic. The default of 5 min leaves their records lying that long.
+    "topic.metadata.refresh.interval.ms": 10_000,
 }
 _WRITER_FIXED: Config = {"enable.idempotence": True, "acks": "all"}
 _FETCHER_FIXED: Config = {

@@ -18,7 +18,6 @@ Exceptions do not travel through the C callbacks: what a listener raises is kept
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -33,14 +32,13 @@ from eventbus.kafka.commits import committed
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import fetch_error, kafka_error, log_error, needs_a_person, translated
 from eventbus.kafka.fetched import Fetched, Trouble, consume, split
+from eventbus.kafka.outage import Outage
 from eventbus.ports import Committed, RebalanceListener, Record
 
 # A rebalance does not end librdkafka's wait for records; waiting in slices lets `poll` return soon after one.
 _WAIT_SLICE = 0.1
 _SEEK_PAUSE = 0.001
 _WAKE_TIMEOUT = 1.0
-
-_log = logging.getLogger("eventbus.kafka")
 
 
 class KafkaConsumer:
@@ -63,15 +61,17 @@ class KafkaConsumer:
         self._paused: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._rebalanced = False
+        self._outage = Outage()
         self._failure: BaseException | None = None
         with translated(f"joining group {group} {self._where}"):
             self._client.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def poll(self, max_records: int, timeout: float) -> Fetched:
         self._rebalanced = False
+        doing = f"reading {self._topic} {self._where}"
         deadline = Deadline(SystemClock(), timeout)
         while True:
-            with translated(f"reading {self._topic} {self._where}"):
+            with translated(doing):
                 messages = consume(self._client, max_records, min(deadline.left(), _WAIT_SLICE))
             records = self._records(messages)
             if self._failure is not None:
@@ -79,7 +79,10 @@ class KafkaConsumer:
                     self._give_back(records)
                 finally:
                     self._raise_failure()
-            if records or self._rebalanced or deadline.over():
+            if records or self._rebalanced:
+                return records
+            self._outage.check(self._client, self._topic, doing)
+            if deadline.over():
                 return records
 
     def start(self, partition: int, offset: int) -> None:
@@ -247,7 +250,7 @@ class KafkaConsumer:
             self._failure = self._failure or fetch_error(trouble, self._where)
 
     def _on_error(self, error: KafkaError) -> None:
-        _log.debug("%s", error)
+        self._outage.note(error)
         if needs_a_person(error):
             self._failure = self._failure or log_error(error, f"reading {self._topic} {self._where}")
 

@@ -9,6 +9,7 @@ from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.config import Settings, make_client
 from eventbus.kafka.errors import fetch_error, translated
 from eventbus.kafka.fetched import Trouble, consume, split, to_records
+from eventbus.kafka.outage import Outage
 from eventbus.ports import Record
 
 
@@ -16,7 +17,8 @@ class KafkaReader:
     """`eventbus.ports.Reader` with confluent-kafka."""
 
     def __init__(self, settings: Settings, admin: KafkaAdmin) -> None:
-        self._client = make_client(Consumer, settings.reader())
+        self._outage = Outage()
+        self._client = make_client(Consumer, settings.reader() | {"error_cb": self._outage.note})
         self._admin = admin
         self._where = f"on {settings.bootstrap_servers}"
         self._positions: dict[tuple[str, int], int] = {}
@@ -31,8 +33,12 @@ class KafkaReader:
         self._positions[topic, partition] = offset
 
     def read(self, max_records: int, timeout: float) -> list[Record]:
-        with translated(f"reading {self._where}"):
+        doing = f"reading {self._where}"
+        with translated(doing):
             messages = consume(self._client, max_records, timeout)
+        if not messages and self._positions:
+            topic, _partition = next(iter(self._positions))
+            self._outage.check(self._client, topic, doing)
         fetched, troubles = split(messages)
         records = [
             record

@@ -11,7 +11,8 @@ from eventbus.memory.consumer import MemoryConsumer
 from eventbus.memory.producer import MemoryProducer
 from eventbus.memory.publisher import MemoryPublisher
 from eventbus.memory.reader import MemoryReader
-from eventbus.memory.topics import Topic
+from eventbus.memory.topics import Partition, Topic
+from eventbus.memory.transactions import Markers, PromptMarkers
 from eventbus.ports import Clock, Committed, RebalanceListener, TopicInfo, TopicSpec
 
 
@@ -23,10 +24,15 @@ class MemoryCluster:
     """
 
     def __init__(
-        self, clock: Clock | None = None, *, session_timeout: float = 60.0, transaction_timeout: float = 10.0
+        self,
+        clock: Clock | None = None,
+        *,
+        session_timeout: float = 60.0,
+        transaction_timeout: float = 10.0,
+        markers: Markers | None = None,
     ) -> None:
         """`session_timeout`: how long a member may go without polling, in seconds, before it is expelled."""
-        self._broker = Broker(clock or SystemClock(), session_timeout, transaction_timeout)
+        self._broker = Broker(clock or SystemClock(), session_timeout, transaction_timeout, markers or PromptMarkers())
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo | None]:
         with self._broker.looking():
@@ -43,6 +49,7 @@ class MemoryCluster:
         with self._broker.changing():
             for name in topics:
                 self._broker.topics.pop(name, None)
+                self._broker.forget_offsets(name)
 
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
         with self._broker.looking():
@@ -65,6 +72,12 @@ class MemoryCluster:
 
     def close(self) -> None:
         """Nothing is held here."""
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give a topic so many partitions, as an administrator can."""
+        with self._broker.changing():
+            partitions = self._broker.topics[topic].partitions
+            partitions += [Partition(topic, number) for number in range(len(partitions), total)]
 
     def truncate(self, topic: str, partition: int, before_offset: int) -> None:
         """Remove the oldest records of a partition, as retention does."""

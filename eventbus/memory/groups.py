@@ -112,6 +112,12 @@ class Group:
         if commit:
             self._committed.update(staged)
 
+    def forget(self, topic: str) -> None:
+        """The topic is deleted, and its offsets with it: in another one of that name they would mean nothing."""
+        for offsets in (self._committed, *self._pending.values()):
+            for place in [place for place in offsets if place[0] == topic]:
+                del offsets[place]
+
     def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Committed | None]:
         wanted = [(topic, partition) for partition in partitions]
         for staged in self._pending.values():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import count
 
 import msgspec
 
@@ -43,6 +44,8 @@ DEFAULTS: Mapping[str, str] = {
     "unclean.leader.election.enable": "false",
 }
 """Kafka's own defaults, so that a topic looks the same to whoever describes it."""
+
+_numbers = count()
 
 
 class Entry(msgspec.Struct):
@@ -141,11 +144,12 @@ class Topic:
         if unknown:
             raise FatalError(f"creating topic {name}: Unknown topic config name: {unknown[0]}")
         self.name = name
+        self.id = str(next(_numbers))
         self.config = {**DEFAULTS, **config}
         self.partitions = [Partition(name, number) for number in range(partitions)]
 
     def info(self) -> TopicInfo:
-        return TopicInfo(self.name, len(self.partitions), 1, self.config)
+        return TopicInfo(self.name, len(self.partitions), 1, self.config, self.id)
 
     def refusal(self, output: Output) -> str | None:
         """Why this record can never be written here; None if it can."""

@@ -35,12 +35,16 @@ def test_without_a_broker_every_call_answers_in_time_and_names_the_address(capfd
     cluster = KafkaCluster(NOBODY)
     consumer = cluster.consumer("group", "topic", Deaf())
     producer = cluster.producer("producer")
+    reader = cluster.reader()
+    reader.open("topic", 0, 0)
     calls = [
         lambda: cluster.describe(["topic"]),
         lambda: cluster.delete(["topic"]),
         lambda: cluster.committed("group", "topic"),
         lambda: consumer.committed([0]),
         lambda: consumer.offsets(0),
+        lambda: consumer.poll(1, 10),
+        lambda: reader.read(1, 1),
         producer.init,
         cluster.publisher,
     ]
@@ -49,8 +53,8 @@ def test_without_a_broker_every_call_answers_in_time_and_names_the_address(capfd
         with pytest.raises(RetriableError, match=rf"{NOBODY}: no answer"):
             call()
         assert time.monotonic() - began < 5
-    assert not consumer.poll(1, 0)
     consumer.close()
+    reader.close()
     producer.close()
     cluster.close()
     assert capfd.readouterr().err == ""

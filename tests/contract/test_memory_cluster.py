@@ -12,8 +12,8 @@ from eventbus.clock import ManualClock
 from eventbus.errors import FencedError, RetriableError
 from eventbus.memory import MemoryCluster
 from eventbus.memory.topics import Partition
-from eventbus.ports import Commit, Committed, Output, TopicSpec
-from tests.contract.lab import Lab, commit_offset, settle, values
+from eventbus.ports import Commit, Output
+from tests.contract.lab import Lab, settle, values
 
 
 @pytest.fixture
@@ -139,14 +139,6 @@ def test_many_threads_write_and_read_without_losing_anything() -> None:
         thread.join()
     for partition in range(4):
         assert [r.value for r in received if r.partition == partition] == [b"%d" % number for number in range(100)]
-
-
-def test_the_offsets_of_a_deleted_topic_are_still_known(lab: Lab) -> None:
-    topic = lab.topic()
-    commit_offset(lab.producer(), topic, Commit(0, 4, "m"), lab.member(topic))
-    lab.cluster.delete([topic])
-    lab.cluster.create([TopicSpec(topic, 1, {})])
-    assert lab.committed(topic) == {0: Committed(4, "m")}
 
 
 WRITER = st.integers(0, 2)

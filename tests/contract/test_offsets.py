@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventbus.errors import AbortableError, RetriableError
-from eventbus.ports import Commit, Committed, Output
+from eventbus.ports import Commit, Committed, Output, TopicSpec
 from tests.contract.lab import Lab, commit_offset, settle, stable, values
 
 
@@ -158,3 +158,12 @@ def test_groups_do_not_see_each_others_offsets(lab: Lab) -> None:
     commit_offset(producer, topic, Commit(0, 2, "other"), other)
     assert lab.committed(topic, "one") == {0: Committed(1, "one")}
     assert lab.committed(topic, "other") == {0: Committed(2, "other")}
+
+
+def test_the_offsets_of_a_topic_are_deleted_with_it(lab: Lab) -> None:
+    topic = lab.topic()
+    commit_offset(lab.producer(), topic, Commit(0, 0, "m"), lab.member(topic))
+    assert lab.committed(topic)[0] == Committed(0, "m")
+    lab.cluster.delete([topic])
+    lab.cluster.create([TopicSpec(topic, 1, {})])
+    assert lab.committed(topic) == {0: None}

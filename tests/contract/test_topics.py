@@ -69,8 +69,13 @@ def test_a_setting_that_does_not_exist_is_fatal_and_named(lab: Lab) -> None:
 def test_a_deleted_topic_is_gone_and_can_be_created_afresh(lab: Lab) -> None:
     topic = lab.topic(partitions=2)
     lab.write(topic, b"old")
+    before = lab.cluster.describe([topic])[topic]
     lab.cluster.delete([topic, lab.name("missing")])
     assert lab.cluster.describe([topic]) == {topic: None}
     lab.cluster.create([TopicSpec(topic, 1, {})])
     assert lab.read_all(topic) == []
+    after = lab.cluster.describe([topic])[topic]
+    assert before is not None
+    assert after is not None
+    assert before.id != after.id
     lab.cluster.delete([])
