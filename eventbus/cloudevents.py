@@ -180,7 +180,7 @@ def from_json_batch(document: bytes) -> list[Event]:
     """The events of a JSON array of structured documents."""
     try:
         items = msgspec.json.decode(document, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEvent(f"not a JSON array of CloudEvents: {error}") from None
     return [from_json(item) for item in items]
 

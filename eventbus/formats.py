@@ -19,7 +19,7 @@ A reader of a record with a higher version than it knows raises `NewerFormatErro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
@@ -32,14 +32,19 @@ ACTION_HEADER = "eb_action"
 STATE_HEADER = "eb_state"
 DLQ_HEADER = "eb_dlq"
 ACTION_TYPE = "dev.eventbus.action"
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises, whatever the bytes are. Brackets in brackets in brackets are the last of them."""
+
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What can be written again: a larger number can be read, but not encoded."""
 
 
 class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where an event stands in the event topic, and when it was appended there."""
 
-    partition: int
-    offset: int
-    timestamp: int
+    partition: Int64
+    offset: Int64
+    timestamp: Int64
 
 
 class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -197,7 +202,7 @@ def encode_state_key(key: HeldKey | IdentityKey | OriginKey) -> bytes:
 def decode_state_key(record: Record) -> HeldKey | IdentityKey | OriginKey:
     try:
         key: HeldKey | IdentityKey | OriginKey = _key_decoder.decode(record.key or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise FormatError(f"{_where(record)}: the key is not one of ours: {error}") from None
     return key
 
@@ -253,7 +258,7 @@ def _from_header(record: Record, name: str, decoder: msgspec.json.Decoder[F]) ->
 def _decoded(record: Record, raw: bytes, decoder: msgspec.json.Decoder[F]) -> F:
     try:
         fact = decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         _refuse_newer_version(record, raw)
         raise FormatError(f"{_where(record)}: not one of our records: {error}") from None
     if fact.version != VERSION:
@@ -267,7 +272,7 @@ def _refuse_newer_version(record: Record, raw: bytes) -> None:
 
     try:
         version = msgspec.json.decode(raw, type=Versioned).v
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return
     if version != VERSION:
         raise NewerFormatError(

@@ -55,12 +55,12 @@ def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Cl
             if committed is not None:
                 commit = decode_join(committed.offset, committed.metadata)
                 join = JoinPartition(plan, topology, partition, commit, "inspection")
-                for record in read_range(
-                    reader, plan.name.topic(Kind.STATE), partition, start=0, end=None, clock=clock
-                ):
-                    key = decode_state_key(record)
-                    if isinstance(key, HeldKey):
-                        join.load(key, record)
+                state = read_range(reader, plan.name.topic(Kind.STATE), partition, start=0, end=None, clock=clock)
+                for record in {record.key: record for record in state}.values():
+                    if record.value is not None:
+                        key = decode_state_key(record)
+                        if isinstance(key, HeldKey):
+                            join.load(key, record)
                 join.loaded()
                 log = read_range(
                     reader,

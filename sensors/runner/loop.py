@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 
 import msgspec
@@ -34,15 +34,18 @@ from eventbus.errors import (
     FencedError,
     FormatError,
     LogError,
+    NewerFormatError,
     RetriableError,
     UnknownOutcome,
     UnproducibleError,
 )
 from eventbus.names import SensorName
-from eventbus.ports import Clock, Cluster, Commit, GroupConsumer, Output, TransactionalProducer
+from eventbus.ports import Clock, Cluster, Commit, GroupConsumer, Output, Record, TransactionalProducer
 from sensors.deadletters import DeadLetters
 from sensors.metrics import StageMetrics
+from sensors.runner.guard import TopicGuard
 from sensors.runner.logic import StageLogic, Transaction
+from sensors.runner.ownership import OffsetsGone
 
 MAX_BATCH = 5000
 _FIRST_BATCH = 500
@@ -52,6 +55,7 @@ _RETRY_PAUSE = 0.2
 _OBSERVE_SECONDS = 5.0
 _STATE_SLICE = 2000
 _RESTORE_POLL = 0.01
+_KEY_SHOWN = 500
 
 log = logging.getLogger("eventbus.sensor")
 
@@ -67,6 +71,8 @@ class _Assignment(msgspec.Struct):
     state: tuple[str, int] = ("", 0)
     state_end: int | None = None
     """Where reading the state may stop; None while it waits for its turn."""
+    unreadable: dict[bytes | None, FormatError] = msgspec.field(default_factory=dict)
+    """What of the state cannot be read, by key: only the latest record of a key counts."""
     paused: bool = False
 
 
@@ -83,12 +89,14 @@ class StageLoop:
         slot: str,
         clock: Clock,
         metrics: StageMetrics,
+        guard: TopicGuard,
     ) -> None:
         self._cluster = cluster
         self._logic = logic
         self._dead_letters = dead_letters
         self._clock = clock
         self._metrics = metrics
+        self._guard = guard
         self._topic = name.input_topic(logic.stage)
         self._transactional_id = name.transactional_id(logic.stage, slot)
         self._assignments: dict[int, _Assignment] = {}
@@ -164,6 +172,7 @@ class StageLoop:
         Raises `FatalError` or `FormatError` when this replica has to stop.
         """
         self._turn_began = self._clock.monotonic()
+        self._guard.check()
         try:
             self._ready = self._turn(timeout)
         except RetriableError as error:
@@ -218,7 +227,10 @@ class StageLoop:
         self._ask_offsets([p for p, a in self._assignments.items() if a.phase is _Phase.OFFSETS])
         waiting = [p for p, a in self._assignments.items() if a.phase is _Phase.STATE]
         if waiting:
-            self._read_state(waiting)
+            try:
+                self._read_state(waiting)
+            except OffsetsGone as error:
+                self._doubt(error)
         return any(a.phase is not _Phase.RUNNING for a in self._assignments.values())
 
     def _ask_offsets(self, partitions: list[int]) -> None:
@@ -248,11 +260,29 @@ class StageLoop:
                     self._reader.open(*assignment.state, first)
                     assignment.state_end = end
         for record in self._reader.read(_STATE_SLICE, _RESTORE_POLL):
-            self._logic.load(reading[record.topic, record.partition], record)
+            self._load(reading[record.topic, record.partition], record)
         for state, partition in reading.items():
             if self._reader.position(*state) >= (self._assignments[partition].state_end or 0):
+                _refuse_unreadable(state, self._assignments[partition].unreadable)
                 self._start(partition)
                 self._reader.close(*state)
+
+    def _load(self, partition: int, record: Record) -> None:
+        unreadable = self._assignments[partition].unreadable
+        unreadable.pop(record.key, None)
+        try:
+            self._logic.load(partition, record)
+        except NewerFormatError:
+            raise
+        except FormatError as error:
+            if record.value is not None:  # else it only removes what could not be read
+                unreadable[record.key] = error
+
+    def _doubt(self, error: OffsetsGone) -> None:
+        """Somebody may have begun since we asked: we were suspended, and do not know yet that it is not ours."""
+        self._restart(error.partition)
+        if self._consumer.committed([error.partition])[error.partition] is None:
+            raise error
 
     def _start(self, partition: int) -> None:
         offsets = self._consumer.offsets(partition)  # if there is no answer, the next turn asks again
@@ -299,7 +329,10 @@ class StageLoop:
             producer.send_offsets(self._topic, list(commits.values()), self._consumer.group_metadata())  # 3
             producer.commit()  # 4
         except UnproducibleError as error:
-            self._refused.append((written[error.index], str(error)))
+            refused = written[error.index]
+            if self._guard.misses(refused.topic):
+                raise AbortableError(str(error)) from error  # no dead letter can make up for a topic
+            self._refused.append((refused, str(error)))
             raise
         except RetriableError as error:
             raise AbortableError(str(error)) from error
@@ -404,3 +437,13 @@ class StageLoop:
         assignment = self._assignments.get(partition)
         if assignment is not None and assignment.state_end is not None and assignment.phase is _Phase.STATE:
             self._reader.close(*assignment.state)
+
+
+def _refuse_unreadable(state: tuple[str, int], unreadable: Mapping[bytes | None, FormatError]) -> None:
+    for key, error in unreadable.items():
+        topic, partition = state
+        shown = (key or b"")[:_KEY_SHOWN]
+        raise FormatError(
+            f"{error}. Without it the sensor cannot know what it held. Write the record again as it was, or give it "
+            f"up: write a record with the key {shown!r} and no value to partition {partition} of `{topic}`"
+        )

@@ -64,15 +64,32 @@ def check_identity(plan: SensorPlan, topology: Topology, found: Identity) -> Non
             f"{topology.trigger_partitions}: events of one trigger would be in two partitions and never meet. "
             "Drain the sensor, delete its trigger and state topics and their group's offsets, and start it again"
         )
+    if found.action_partitions != topology.action_partitions:
+        raise FatalError(
+            f"the topic `{plan.name.topic(Kind.ACTION)}` had {found.action_partitions} partitions and now has "
+            f"{topology.action_partitions}: actions with one key would be in two partitions and lose their order. "
+            "Drain the sensor, delete its trigger, action and state topics and the offsets of the groups "
+            f"`{plan.name.group(Stage.JOIN)}` and `{plan.name.group(Stage.INVOKE)}`, and start it again"
+        )
     check_owner(plan.name, plan.owner, Owner(found.generation, found.digest))
 
 
-def offsets_gone(name: SensorName, stage: Stage, partition: int) -> FatalError:
+class OffsetsGone(FatalError):
+    """There is state, and no committed offset that goes with it."""
+
+    def __init__(self, message: str, partition: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+
+
+def offsets_gone(name: SensorName, stage: Stage, partition: int) -> OffsetsGone:
     group, topic = name.group(stage), name.input_topic(stage)
-    return FatalError(
+    return OffsetsGone(
         f"the group `{group}` has no committed offset for {topic}[{partition}], but the sensor {name} has run before: "
-        "its offsets have expired or were deleted. To go on, set the group's offset to where it should continue; "
-        f"to begin anew, delete the topic `{name.topic(Kind.STATE)}`"
+        "its offsets have expired or were deleted, as they are with their topic. To go on, set the group's offset to "
+        "where it should continue; "
+        f"to begin anew, delete the topic `{name.topic(Kind.STATE)}`",
+        partition,
     )
 
 

@@ -22,6 +22,7 @@ from sensors.join import HORIZON_MS, HORIZON_RECORDS
 from sensors.metrics import SensorMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Executor, ThreadExecutor
+from sensors.runner.guard import TopicGuard
 from sensors.runner.invoke_stage import InvokeStage
 from sensors.runner.logic import StageLogic
 from sensors.runner.loop import StageLoop
@@ -99,8 +100,9 @@ class Replica:
             metrics=self.metrics,
             drain_seconds=self._settings.drain_seconds,
         )
+        guard = TopicGuard(cluster, name, topology, self._clock)
         self.loops: dict[Stage, StageLoop] = {
-            logic.stage: self._loop(cluster, topology, logic) for logic in (self.match, self.join, self.invoke)
+            logic.stage: self._loop(cluster, topology, logic, guard) for logic in (self.match, self.join, self.invoke)
         }
         self.metrics.expect(plan.triggers)
         joined = [trigger.name for trigger in plan.triggers.values() if not trigger.direct]
@@ -110,7 +112,7 @@ class Replica:
         self._failure: EventBusError | None = None
         self._threads: list[threading.Thread] = []
 
-    def _loop(self, cluster: Cluster, topology: Topology, logic: StageLogic) -> StageLoop:
+    def _loop(self, cluster: Cluster, topology: Topology, logic: StageLogic, guard: TopicGuard) -> StageLoop:
         return StageLoop(
             cluster,
             self.name,
@@ -119,6 +121,7 @@ class Replica:
             slot=self.slot,
             clock=self._clock,
             metrics=self.metrics.stage(logic.stage),
+            guard=guard,
         )
 
     # --- running ----------------------------------------------------------------------------------------------------

@@ -171,7 +171,9 @@ class JoinStage(_Synchronous):
     def load(self, partition: int, record: Record) -> None:
         key = decode_state_key(record)
         if isinstance(key, IdentityKey):
-            self._found[partition] = identity(record)
+            self._found.pop(partition, None)
+            if record.value is not None:
+                self._found[partition] = identity(record)
         elif isinstance(key, HeldKey):
             if partition not in self._partitions:
                 raise offsets_gone(self._plan.name, Stage.JOIN, partition)

@@ -121,7 +121,7 @@ def test_a_new_sensor_can_start_with_the_oldest_event(world: World) -> None:
 def test_a_partition_that_was_added_later_is_read_from_its_beginning(world: World) -> None:
     sensor = world.sensor(each="a")
     world.start(sensor).stop()
-    partition = world.add_event_partition()
+    partition = world.add_partition(world.name.event_topic)
     headers, value = to_kafka(Event.new("shop", "a", id="early"))
     world.send(Output(world.name.event_topic, partition, None, value, headers))
     replica = world.start(sensor)

@@ -15,7 +15,6 @@ from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import EventBusError
 from eventbus.formats import DeadLetter, Invocation, dead_letter, invocation
 from eventbus.memory import MemoryCluster
-from eventbus.memory.topics import Partition
 from eventbus.metadata import decode_join
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Output, Record
@@ -149,13 +148,11 @@ class World:
         topology = ensure_sensor_topics(self.bus.cluster, plan.name)
         return held_state(self.bus.cluster, plan, topology, SystemClock())
 
-    def add_event_partition(self) -> int:
+    def add_partition(self, topic: str) -> int:
         """Returns its number."""
-        topic = self.name.event_topic
         if isinstance(self.bus.cluster, MemoryCluster):
-            partitions = self.bus.cluster._broker.topics[topic].partitions
-            partitions.append(Partition(topic, len(partitions)))
-            return len(partitions) - 1
+            self.bus.cluster.add_partitions(topic, 4)
+            return 3
         admin = AdminClient({"bootstrap.servers": self.bus.bootstrap_servers})
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result()
         return 3
