@@ -17,7 +17,9 @@ below the position was held after the last firing, and only "the latest event of
 An event in the log is newer than a spilled one of the same dependency; the state is loaded first, the log second.
 
 *When the spec changes* (the trigger's join shape differs from the one in the mark or record), what still fits is held
-under the new condition and evaluated at the next arrival; the rest is parked in the dead-letter topic.
+under the new condition and evaluated at the next arrival; the rest is parked in the dead-letter topic. What is held
+and was written for another shape is spilled at once: whoever restores from a mark knows the mark's shape only, and
+could not tell what of a record of another shape had fitted.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from eventbus.errors import FormatError, NewerFormatError
 from eventbus.formats import (
     STATE_HEADER,
     TRIGGER_HEADER,
+    UNREADABLE,
     VERSION,
     HeldKey,
     Source,
@@ -120,6 +123,8 @@ class JoinPartition:
         self._clock = commit.clock
         self._slots: dict[str, Slot] = {}
         self._touched: set[str] = set()
+        self._foreign: set[str] = set()
+        """Triggers that hold events which were written for another shape: a mark speaks of one shape only."""
         self._in_log: dict[str, int] = {}
         self._parked: list[Output] = []
         self._event_topic = plan.name.event_topic
@@ -151,9 +156,9 @@ class JoinPartition:
         slot.stored.add(key.dependency)
 
     def loaded(self) -> None:
-        """The state topic is read: what no longer fits the spec leaves it."""
-        for trigger in list(self._slots):
-            self._park_misfits(trigger)
+        """The state topic is read. What no longer fits the spec leaves it, once it is known what is really held."""
+        if not self._restored_marks:  # else the log may hold what supersedes it
+            self._park_all_misfits()
 
     def _replay(self, record: Record) -> None:
         """Hold again what was held before the restart. Nothing fires: whatever could has fired already."""
@@ -164,17 +169,21 @@ class JoinPartition:
         except FormatError:
             return  # it was dead-lettered when it was evaluated
         mark = self._restored_marks.get(trigger_digest(fact.trigger))
-        if mark is None or record.offset < mark.offset:
-            return
-        trigger = self._plan.triggers.get(fact.trigger)
-        parked_before = trigger is not None and trigger.shape == mark.shape
-        self._hold(fact.trigger, _fitting(fact, trigger) if parked_before else fact.dependencies, event)
+        if mark is not None and record.offset >= mark.offset and fact.shape == mark.shape:
+            self._hold(fact.trigger, fact.dependencies, event)
 
     def _replayed(self) -> None:
         """The position is reached: of what is held now, the misfits were held under another spec."""
+        self._park_all_misfits()
+        for name, trigger in self._plan.triggers.items():
+            mark = self._restored_marks.get(trigger.digest)
+            if mark is not None and mark.shape != trigger.shape:
+                self._foreign.add(name)
+        self._restored_marks = {}
+
+    def _park_all_misfits(self) -> None:
         for trigger in list(self._slots):
             self._park_misfits(trigger)
-        self._restored_marks = {}
 
     def _park_misfits(self, name: str) -> None:
         trigger = self._plan.triggers.get(name)
@@ -231,6 +240,8 @@ class JoinPartition:
             detail = f"the sensor has no trigger `{fact.trigger}` with a dependency {', '.join(fact.dependencies)}"
             outputs.append(self._dead_letters.of(record, SPEC_CHANGED, detail, trigger=fact.trigger))
             return 0
+        if trigger.shape != fact.shape:
+            self._foreign.add(trigger.name)
         slot = self._hold(trigger.name, names, event)
         if not trigger.condition.holds(slot.held):
             return 0
@@ -275,7 +286,7 @@ class JoinPartition:
 
     def _settle(self) -> None:
         """Note what the slots touched by this batch still need of the log, and forget those that hold nothing."""
-        for trigger in self._touched:
+        for trigger in sorted(self._touched):  # the same bytes whoever computes them
             slot = self._slots[trigger]
             oldest = slot.oldest()
             if oldest is None:
@@ -291,7 +302,8 @@ class JoinPartition:
         return {triggers[name].digest: Mark(triggers[name].shape, oldest) for name, oldest in self._in_log.items()}
 
     def _spill(self) -> list[Output]:
-        """Move to the state topic what has been held for too long, and what the metadata has no room for."""
+        """Move to the state topic what has been held for too long, and what marks have no room or no words for."""
+        foreign, self._foreign = self._foreign, set()
         if not self._in_log:
             return []
         newest_first = sorted(self._in_log.items(), key=itemgetter(1), reverse=True)
@@ -299,7 +311,8 @@ class JoinPartition:
         outputs: list[Output] = []
         for rank, (name, oldest) in enumerate(newest_first):
             slot = self._slots[name]
-            if rank >= fit or oldest < self._position - self._horizon_records or self._aged(slot):
+            too_old = oldest < self._position - self._horizon_records or self._aged(slot)
+            if rank >= fit or too_old or name in foreign:
                 outputs += self._spill_slot(name, slot)
         return outputs
 
@@ -359,7 +372,7 @@ def _read(record: Record) -> tuple[TriggerFact, Held]:
 def _identity(record: Record) -> tuple[str, str]:
     try:
         identity = _decode_identity(record.value or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         where = f"{record.topic}[{record.partition}]@{record.offset}"
         raise FormatError(f"{where}: the event in it cannot be read: {error}") from None
     return identity.source, identity.id

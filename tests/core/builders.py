@@ -15,7 +15,7 @@ from sensors.conditions import parse
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 
 EXAMPLES = int(os.environ.get("EVENTBUS_EXAMPLES", "300"))
-"""How many random schedules a crash test tries; `make sim` raises it."""
+"""How many random schedules a crash test tries."""
 NAME = SensorName(BusName("ns", "bus"), "sensor")
 OWNER = Owner(1, "AAAAAAAA")
 TOPOLOGY = Topology(

@@ -28,7 +28,7 @@ from eventbus.formats import (
 from eventbus.metadata import LIMIT, JoinCommit, decode_join, encode_join
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
-from sensors.join import JoinPartition
+from sensors.join import JoinPartition, JoinStep
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from tests.core.builders import EXAMPLES, NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
@@ -101,6 +101,10 @@ def action_summary(output: Output) -> tuple[str, tuple[str, ...]]:
     return fact.trigger, tuple(
         f"{name}={event.id}" for used, event in zip(fact.events, events, strict=True) for name in used.dependencies
     )
+
+
+def actions_of(step: JoinStep) -> list[tuple[str, tuple[str, ...]]]:
+    return [action_summary(output) for output in step.outputs if output.topic == NAME.topic(Kind.ACTION)]
 
 
 def reference(plan: SensorPlan, log: Sequence[Record]) -> list[tuple[str, tuple[str, ...]]]:
@@ -265,7 +269,7 @@ def test_a_changed_condition_keeps_what_fits_and_parks_the_rest() -> None:
     assert len(store.dead) == 2, "what was parked is not parked again"
     fired = store.restored().step([trigger_record(store.plan, "t", ["d"], 3)])
     assert fired is not None
-    assert [action_summary(output) for output in fired.outputs] == [("t", ("a=e0", "d=e3"))]
+    assert actions_of(fired) == [("t", ("a=e0", "d=e3"))]
 
 
 def test_a_changed_condition_that_is_true_already_waits_for_the_next_arrival() -> None:
@@ -280,7 +284,38 @@ def test_a_changed_condition_that_is_true_already_waits_for_the_next_arrival() -
     assert store.actions == []
     fired = machine.step([trigger_record(store.plan, "t", ["b"], 2)])
     assert fired is not None
-    assert [action_summary(output) for output in fired.outputs] == [("t", ("a=e0", "b=e2"))]
+    assert actions_of(fired) == [("t", ("a=e0", "b=e2"))]
+
+
+def test_an_event_that_was_superseded_is_not_parked() -> None:
+    """Found by the simulator: the state topic still had the older event when its trigger was removed."""
+    old = make_plan({"t": "a && b"})
+    store = Store(old)
+    store.log = [trigger_record(old, "t", ["a"], 0), trigger_record(old, "t", ["a"], 1)]
+    for horizon, record in zip((0, 100), store.log, strict=True):
+        step = store.restored(horizon_records=horizon).step([record])
+        assert step is not None
+        store.write(step.outputs, step.commit)
+    assert store.state
+    store.plan = make_plan({"other": "a && b"})
+    store.restored()
+    assert [dead_letter(as_read(output, 0)).offset for output in store.dead] == [1]
+    assert not any(record.value for record in store.state.values())
+
+
+def test_what_one_spec_has_parked_the_next_one_does_not_park_again() -> None:
+    """Found by the simulator: two changes of the spec, with a record that had fitted only the first."""
+    first = make_plan({"t": "c && d"})
+    store = Store(first)
+    second = make_plan({"t": "a && b"})
+    store.log = [trigger_record(second, "t", ["a"], 0), trigger_record(first, "t", ["c"], 1)]
+    store.plan = second
+    step = store.restored().step(store.log)
+    assert step is not None
+    store.write(step.outputs, step.commit)
+    store.plan = make_plan({"other": "a && b"})
+    store.restored()
+    assert [dead_letter(as_read(output, 0)).offset for output in store.dead] == [1, 0]
 
 
 def test_spilled_events_of_a_removed_trigger_are_parked_and_deleted() -> None:
