@@ -7,11 +7,12 @@ DEV := .venv
 RUN := build/venv-run
 BIN := $(DEV)/bin
 
-EXAMPLES ?= 20000
+SEEDS ?= 2000
+MUTANT_SEEDS ?= 40
 KILLS ?= 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench sim chaos e2e docs lock clean
+.PHONY: help demo test lint format bench sim mutants chaos e2e docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +36,11 @@ format: $(DEV)/.installed ## Let ruff fix what it can
 bench: $(DEV)/.installed ## Measure against the bare Kafka client; writes build/bench.json
 	$(BIN)/python -m e2e.bench
 
-sim: $(DEV)/.installed ## Crash and abort the core in EXAMPLES random ways, against a machine that never crashes
-	EVENTBUS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/core/test_join.py tests/core/test_invoke.py --timeout=0
+sim: $(DEV)/.installed ## Simulate SEEDS sensors with faults of every kind; writes build/sim.json
+	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+mutants: $(DEV)/.installed ## Plant bugs in the protocol and count the seeds that catch them; writes build/mutants.json
+	$(BIN)/python -m tests.sim.planted --seeds $(MUTANT_SEEDS)
 
 chaos: $(DEV)/.installed ## Kill real replicas KILLS times, and the broker, while events flow
 	EVENTBUS_E2E_KILLS=$(KILLS) $(BIN)/python -m pytest e2e/test_kill.py -s --timeout=0

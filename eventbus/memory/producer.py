@@ -47,7 +47,7 @@ class MemoryProducer:
         with self._writing() as transaction:
             group = self._broker.group(group_metadata.group)
             group.stage(transaction.producer, topic, commits, group_metadata)
-            transaction.touch_group(group)
+            transaction.touch(group)
 
     def commit(self) -> None:
         self._check()

@@ -46,7 +46,13 @@ class InvokeStage:
     ) -> None:
         self._plan = plan
         self._invoker = invoker
-        self._actions = actions
+        self._actions: dict[str, Action] = {}
+        self._writers: dict[str, TransactionalAction] = {}
+        for trigger, action in actions.items():
+            if isinstance(action, TransactionalAction):
+                self._writers[trigger] = action
+            else:
+                self._actions[trigger] = action
         self._executor = executor
         self._clock = clock
         self._metrics = metrics
@@ -135,13 +141,13 @@ class InvokeStage:
 
     def _begin(self) -> None:
         for task in self._invoker.startable(self._clock.monotonic(), self._clock.now_ms()):
-            action = self._actions[task.fact.trigger]
+            trigger = task.fact.trigger
             if task.attempt > 1:
-                self._metrics.retried.labels(str(self._plan.name), task.fact.trigger).inc()
-            if isinstance(action, TransactionalAction):
-                self._write(task, action)
+                self._metrics.retried.labels(str(self._plan.name), trigger).inc()
+            if trigger in self._writers:
+                self._write(task, self._writers[trigger])
             else:
-                self._executor.submit(partial(self._invoke, task, action))
+                self._executor.submit(partial(self._invoke, task, self._actions[trigger]))
 
     def _collect(self, timeout: float) -> None:
         for complete in self._executor.completions(timeout):

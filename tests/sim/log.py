@@ -1,0 +1,237 @@
+"""The log as one process of the simulation sees it: every call may fail, hang, or be the process's last."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from eventbus.errors import AbortableError, FencedError, RetriableError, UnknownOutcome
+from eventbus.memory import MemoryCluster
+from eventbus.memory.consumer import MemoryConsumer
+from eventbus.memory.groups import Group
+from eventbus.memory.producer import MemoryProducer
+from eventbus.memory.reader import MemoryReader
+from eventbus.memory.transactions import Touched
+from eventbus.ports import (
+    Commit,
+    Committed,
+    Output,
+    Publisher,
+    RebalanceListener,
+    Record,
+    TopicInfo,
+    TopicSpec,
+)
+from tests.sim.dice import Dice, Fault
+
+
+class Crash(BaseException):
+    """The process dies here. Nothing in the product catches it."""
+
+
+class Host(Protocol):
+    """The process that makes the calls."""
+
+    dice: Dice
+
+    def point(self) -> None:
+        """Something may happen to the process between any two calls: it crashes, or is suspended for a while."""
+
+
+class LateMarkers:
+    """Markers reach partitions and groups one by one, in any order, when the dice say so."""
+
+    def __init__(self, dice: Dice, applied: Callable[[Group, dict[tuple[str, int], Committed]], None]) -> None:
+        self._dice = dice
+        self._applied = applied
+        self._waiting: defaultdict[int, list[tuple[Touched, bool]]] = defaultdict(list)
+
+    def write(self, producer: int, touched: Sequence[Touched], *, commit: bool) -> None:
+        waiting = self._waiting[producer]
+        waiting += [(each, commit) for each in touched]
+        while waiting and not self._dice.strikes(Fault.LATE_MARKER):
+            self._deliver(producer)
+
+    def finish(self, producer: int) -> None:
+        while self._waiting[producer]:
+            self._deliver(producer)
+
+    def deliver_one(self) -> None:
+        late = [producer for producer, waiting in self._waiting.items() if waiting]
+        if late:
+            self._deliver(self._dice.pick(late))
+
+    def _deliver(self, producer: int) -> None:
+        waiting = self._waiting[producer]
+        touched, commit = waiting.pop(self._dice.below(len(waiting)))
+        staged = touched._pending.get(producer, {}) if isinstance(touched, Group) else {}
+        touched.end_transaction(producer, commit=commit)
+        if isinstance(touched, Group) and commit:
+            self._applied(touched, staged)
+
+
+class DelayedEnds:
+    """Requests to end a transaction that are still under way though their sender has given them up."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._coordinator = cluster._broker.coordinator
+        self._under_way: list[tuple[str, int]] = []
+
+    def add(self, transactional_id: str, epoch: int) -> None:
+        self._under_way.append((transactional_id, epoch))
+
+    def arrive(self) -> None:
+        """The oldest arrives. It commits whatever its sender's id and epoch have open by now."""
+        if self._under_way:
+            with suppress(FencedError):
+                self._coordinator.end(*self._under_way.pop(0), commit=True)
+
+
+class SimCluster:
+    """`eventbus.ports.Cluster` for one process."""
+
+    def __init__(self, cluster: MemoryCluster, ends: DelayedEnds, host: Host) -> None:
+        self._cluster = cluster
+        self._ends = ends
+        self._host = host
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo | None]:
+        return self._cluster.describe(topics)
+
+    def create(self, topics: Iterable[TopicSpec]) -> None:
+        self._cluster.create(topics)
+
+    def delete(self, topics: Iterable[str]) -> None:
+        self._cluster.delete(topics)
+
+    def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
+        return self._cluster.committed(group, topic)
+
+    def consumer(self, group: str, topic: str, listener: RebalanceListener) -> SimConsumer:
+        return SimConsumer(self._cluster.consumer(group, topic, listener), self._host)
+
+    def producer(self, transactional_id: str) -> SimProducer:
+        return SimProducer(self._cluster.producer(transactional_id), transactional_id, self._ends, self._host)
+
+    def reader(self) -> SimReader:
+        return SimReader(self._cluster.reader(), self._host)
+
+    def publisher(self) -> Publisher:
+        return self._cluster.publisher()
+
+    def close(self) -> None:
+        self._cluster.close()
+
+
+class SimConsumer:
+    """`eventbus.ports.GroupConsumer` with faults."""
+
+    def __init__(self, real: MemoryConsumer, host: Host) -> None:
+        self._real = real
+        self._host = host
+        self.start = real.start
+        self.stop = real.stop
+        self.pause = real.pause
+        self.resume = real.resume
+        self.position = real.position
+        self.group_metadata = real.group_metadata
+        self.close = real.close
+
+    def poll(self, max_records: int, timeout: float) -> list[Record]:
+        self._host.point()
+        if self._host.dice.strikes(Fault.RETRIABLE):
+            raise RetriableError("simulated: no answer to a poll")
+        records = self._real.poll(max_records, timeout)
+        self._host.point()
+        return records
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
+        self._host.point()
+        if self._host.dice.strikes(Fault.UNSTABLE_OFFSETS):
+            raise RetriableError("simulated: the offsets are not stable")
+        return self._real.committed(partitions)
+
+    def offsets(self, partition: int) -> tuple[int, int]:
+        self._host.point()
+        if self._host.dice.strikes(Fault.RETRIABLE):
+            raise RetriableError("simulated: no answer about offsets")
+        return self._real.offsets(partition)
+
+
+class SimReader:
+    """`eventbus.ports.Reader` with faults."""
+
+    def __init__(self, real: MemoryReader, host: Host) -> None:
+        self._real = real
+        self._host = host
+        self.open = real.open
+        self.position = real.position
+        self.close = real.close
+
+    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+        self._host.point()
+        if self._host.dice.strikes(Fault.RETRIABLE):
+            raise RetriableError("simulated: no answer about offsets")
+        return self._real.offsets(topic, partition)
+
+    def read(self, max_records: int, timeout: float) -> list[Record]:
+        self._host.point()
+        # A few at a time, so that something can happen between.
+        return self._real.read(min(max_records, 1 + self._host.dice.below(8)), 0)
+
+
+class SimProducer:
+    """`eventbus.ports.TransactionalProducer` with faults."""
+
+    def __init__(self, real: MemoryProducer, transactional_id: str, ends: DelayedEnds, host: Host) -> None:
+        self._real = real
+        self._id = transactional_id
+        self._ends = ends
+        self._host = host
+        self._dice = host.dice
+        self.close = real.close
+
+    def init(self) -> None:
+        self._host.point()
+        if self._dice.strikes(Fault.RETRIABLE):
+            raise RetriableError("simulated: no answer to init")
+        self._real.init()
+
+    def begin(self) -> None:
+        self._host.point()
+        self._real.begin()
+
+    def produce(self, outputs: Sequence[Output]) -> None:
+        self._host.point()
+        if self._dice.strikes(Fault.ABORT):
+            self._real.produce(outputs[: self._dice.below(len(outputs) + 1)])
+            raise AbortableError("simulated: the transaction has failed")
+        self._real.produce(outputs)
+        self._host.point()
+
+    def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
+        self._host.point()
+        if self._dice.strikes(Fault.ABORT):
+            raise AbortableError("simulated: the offsets were refused")
+        self._real.send_offsets(topic, commits, group_metadata)
+        self._host.point()
+
+    def commit(self) -> None:
+        self._host.point()
+        if self._dice.strikes(Fault.ABORT):
+            raise AbortableError("simulated: the commit was refused")
+        if self._dice.strikes(Fault.UNKNOWN_LOST):
+            raise UnknownOutcome("simulated: the request to commit was lost")
+        if self._dice.strikes(Fault.UNKNOWN_DELAYED):
+            self._ends.add(self._id, self._real._epoch)
+            raise UnknownOutcome("simulated: the request to commit is late")
+        self._real.commit()
+        if self._dice.strikes(Fault.UNKNOWN_COMMITTED):
+            raise UnknownOutcome("simulated: the answer to the commit was lost")
+        self._host.point()
+
+    def abort(self) -> None:
+        self._host.point()
+        self._real.abort()

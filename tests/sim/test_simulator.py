@@ -1,0 +1,50 @@
+"""The simulator finds nothing in the product, finds every planted bug, and does the same thing twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.sim.mutants import MUTANTS, run
+from tests.sim.simulation import run_seed
+
+SEEDS = int(os.environ.get("EVENTBUS_SIM_SEEDS", "200"))
+_BATCH = 20
+FOUND = {
+    6: "a replica that was suspended while it restored took its successor's state for a sign of lost offsets",
+    0: "an event that had been superseded was parked when its trigger was removed",
+    15: "what one spec had parked was parked again by the next",
+}
+"""Seeds that once failed. The dice have changed since; each bug has its own test, these are kept as they are cheap."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, _BATCH))
+def test_nothing_is_lost_or_repeated(first: int) -> None:
+    for seed in range(first, first + _BATCH):
+        report = run_seed(seed)
+        assert report.clean, f"{report.findings}\nreplay it: .venv/bin/python -m tests.sim --replay {seed}"
+        assert report.actions, "a seed in which nothing happens proves nothing"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_bug_is_caught(name: str) -> None:
+    assert run(name, range(150), stop_at_first=True).caught
+
+
+def test_a_seed_replays_bit_by_bit_in_another_process() -> None:
+    """Also with another hash seed: the order of a set must not matter to anything."""
+    program = "from tests.sim.simulation import run_seed; print([run_seed(seed).trace for seed in range(5)])"
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(traces) == 1
