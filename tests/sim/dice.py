@@ -55,7 +55,7 @@ _RATES = {
     Fault.TWIN: 0.2,
     Fault.CLOCK_JUMP: 0.1,
     Fault.DUPLICATE: 0.01,
-    Fault.SPEC_CHANGE: 0.06,
+    Fault.SPEC_CHANGE: 0.15,
     Fault.COMPACTION: 0.2,
     Fault.RETENTION: 0.2,
     Fault.DELAYED_END: 0.3,

@@ -212,7 +212,8 @@ class SimProducer:
         self._host.point()
 
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
-        self._host.point()
+        for _ in range(3):  # the worst moment: the records are written, the membership is asked, nothing is staged
+            self._host.point()
         if self._dice.strikes(Fault.ABORT):
             raise AbortableError("simulated: the offsets were refused")
         self._real.send_offsets(topic, commits, group_metadata)

@@ -19,7 +19,7 @@ import sensors.runner.invoke_stage
 import sensors.runner.loop
 import sensors.runner.stages
 from eventbus.errors import AbortableError, RetriableError, UnknownOutcome
-from eventbus.memory.groups import Group, Membership
+from eventbus.memory.groups import Group
 from eventbus.memory.reader import MemoryReader
 from eventbus.memory.topics import Partition
 from eventbus.metadata import InvokeCommit, JoinCommit
@@ -31,6 +31,7 @@ from sensors.ledger import Ledger
 from sensors.runner.invoke_stage import InvokeStage
 from sensors.runner.logic import Transaction
 from sensors.runner.loop import StageLoop
+from sensors.runner.ownership import OffsetsGone
 from sensors.runner.stages import JoinStage, MatchStage
 from sensors.tasks import Delivery, State, Task
 from tests.sim.log import SimProducer
@@ -133,6 +134,14 @@ def park_nothing(_original: Any, join: JoinPartition, trigger: str, dependency: 
     return join._state_output(trigger, dependency, None)
 
 
+# --- bugs that the simulator has found, planted again -----------------------------------------------------------------
+
+
+@mutant(StageLoop, "_doubt")
+def trust_an_old_answer_about_offsets(_original: Any, _loop: StageLoop, error: OffsetsGone) -> None:
+    raise error
+
+
 # --- match ----------------------------------------------------------------------------------------------------------
 
 _turns = count()
@@ -218,11 +227,6 @@ def an_old_answer_while_a_transaction_is_open(
     _original: Any, group: Group, topic: str, partitions: Iterable[int]
 ) -> dict[int, Committed | None]:
     return {partition: group._committed.get((topic, partition)) for partition in partitions}
-
-
-@mutant(Group, "stage")
-def stale_generation_accepted(original: Any, group: Group, producer: int, topic: str, commits: Any, _by: Any) -> None:
-    original(group, producer, topic, commits, Membership(group.name, group.generation))
 
 
 @mutant(Partition, "read")

@@ -110,6 +110,7 @@ class Simulation:
         )
         self._limit = dice.pick((200, 400, metadata.LIMIT))
         self._part_records = dice.pick((1, 3, 500))
+        self._burst = dice.pick((8, 30, 60))
         self.sensors = {1: self._first_sensor()}
         self._processes: dict[str, Process] = {}
         self._numbers = count()
@@ -189,11 +190,14 @@ class Simulation:
                 self._start(slot)
         elif not process.suspended and self.dice.strikes(Fault.STOP):
             self._close(process)
+        elif not process.suspended and process.generation < len(self.sensors) and self.dice.coin():
+            self._close(process)
+            self._start(slot)
         elif process.suspended and self.dice.strikes(Fault.TWIN):
             self._start(slot)
 
     def _publish(self) -> None:
-        for _ in range(1 + self.dice.below(60)):
+        for _ in range(1 + self.dice.below(self._burst)):
             number = next(self._numbers)
             name, key = self.dice.pick("abcd"), self.dice.pick(("k1", "k2", "k3", ""))
             extensions = {"partitionkey": key} if key else {}
@@ -243,8 +247,8 @@ class Simulation:
         self._nesting += 1
         process.suspended = True
         if self.dice.coin():
-            self._clock.advance((SESSION_TIMEOUT + TRANSACTION_TIMEOUT) * self.dice.fraction())
-        for _ in range(self.dice.below(60)):
+            self._clock.advance(SESSION_TIMEOUT * 2 * self.dice.fraction())
+        for _ in range(self.dice.below(120)):
             self._happen()
         process.suspended = False
         self._nesting -= 1

@@ -13,12 +13,6 @@ from tests.sim.simulation import run_seed
 
 SEEDS = int(os.environ.get("EVENTBUS_SIM_SEEDS", "200"))
 _BATCH = 20
-FOUND = {
-    6: "a replica that was suspended while it restored took its successor's state for a sign of lost offsets",
-    0: "an event that had been superseded was parked when its trigger was removed",
-    15: "what one spec had parked was parked again by the next",
-}
-"""Seeds that once failed. The dice have changed since; each bug has its own test, these are kept as they are cheap."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _BATCH))
