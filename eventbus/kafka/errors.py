@@ -63,7 +63,8 @@ def fetch_error(trouble: Trouble, where: str) -> LogError:
         place = f"{trouble.topic}/{trouble.partition}"
         return FatalError(
             f"{place} has no offset {trouble.offset} {where}: its records were removed before they were read, or "
-            "the topic was made anew. Nothing was skipped. To go on, commit an offset that exists."
+            "the topic was made anew. Nothing was skipped. "
+            "A sensor can only begin anew: docs/protocol.md tells how, under Damage."
         )
     return log_error(trouble.error, f"reading {trouble.topic} {where}")
 

@@ -93,7 +93,8 @@ class Partition:
         if not self.start <= offset <= self.end:
             raise FatalError(
                 f"{self.topic}/{self.number} has no offset {offset}: its records were removed before they were read, "
-                "or the topic was made anew. Nothing was skipped. To go on, commit an offset that exists."
+                "or the topic was made anew. Nothing was skipped. "
+                "A sensor can only begin anew: docs/protocol.md tells how, under Damage."
             )
         stable = self.last_stable_offset
         records: list[Record] = []

@@ -86,9 +86,8 @@ def offsets_gone(name: SensorName, stage: Stage, partition: int) -> OffsetsGone:
     group, topic = name.group(stage), name.input_topic(stage)
     return OffsetsGone(
         f"the group `{group}` has no committed offset for {topic}[{partition}], but the sensor {name} has run before: "
-        "its offsets have expired or were deleted, as they are with their topic. To go on, set the group's offset to "
-        "where it should continue; "
-        f"to begin anew, delete the topic `{name.topic(Kind.STATE)}`",
+        "its offsets have expired or were deleted, as they are with their topic. To begin anew, and give up what is "
+        f"held, delete the topic `{name.topic(Kind.STATE)}` and the offsets of the groups `{name.prefix}-…`",
         partition,
     )
 
