@@ -98,6 +98,7 @@ class World:
         self._stack.callback(_stop, replica)
         replica.start()
         assert replica.wait(30)
+        _stop(replica)  # which also waits until it has left its groups
         assert replica.failure is not None
         return replica.failure
 
