@@ -129,7 +129,7 @@ class JoinPartition:
         self._parked: list[Output] = []
         self._event_topic = plan.name.event_topic
         self._state_topic = plan.name.topic(Kind.STATE)
-        self._action = ActionWriter(plan)
+        self._action = ActionWriter(plan, replica)
         self._dead_letters = DeadLetters(plan.name, Stage.JOIN, topology, replica)
 
     @property
