@@ -14,6 +14,9 @@ from sensors.actions.base import ActionCall
 from sensors.ledger import Ledger
 from sensors.retry import RetryPolicy
 
+AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "atMostOnce", "atLeastOnce", "exactlyOnce"
+"""The modes, as invocation records name them."""
+
 
 class Delivery(msgspec.Struct, frozen=True):
     """How a trigger wants its action to be invoked."""
@@ -26,8 +29,8 @@ class Delivery(msgspec.Struct, frozen=True):
     @property
     def mode(self) -> str:
         if self.exactly_once:
-            return "exactlyOnce"
-        return "atLeastOnce" if self.at_least_once else "atMostOnce"
+            return EXACTLY_ONCE
+        return AT_LEAST_ONCE if self.at_least_once else AT_MOST_ONCE
 
     @property
     def marked_first(self) -> bool:
