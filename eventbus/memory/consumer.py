@@ -92,6 +92,10 @@ class MemoryConsumer:
 
     def _rebalance(self) -> bool:
         """Give up, then take, what the group has decided; return whether anything changed."""
+        with self._broker.looking():
+            if self._joined and self._group.settled(self._member, self._partition_count()):
+                self._member.last_poll = self._broker.clock.monotonic()
+                return False
         changes = [self._rejoin_if_expelled(), self._give_up(), self._take()]
         return any(changes)
 

@@ -72,6 +72,10 @@ class Group:
         for member in silent:
             self.leave(member)
 
+    def settled(self, member: Member, partitions: int) -> bool:
+        """Whether a poll of this member would change nothing."""
+        return member.id in self.members and partitions == self._partitions and member.owned == member.target
+
     def surplus(self, member: Member) -> list[int]:
         """What the member has to give up before others can take it."""
         return sorted(member.owned - member.target)

@@ -37,8 +37,9 @@ class MemoryProducer:
 
     def produce(self, outputs: Sequence[Output]) -> None:
         with self._writing() as transaction:
+            now = self._broker.clock.now_ms()
             for output in outputs:
-                self._write(transaction, output)
+                self._write(transaction, output, now)
                 self._produced += 1
 
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
@@ -75,19 +76,20 @@ class MemoryProducer:
         if self._failure is not None:
             raise self._failure
 
-    def _write(self, transaction: Transaction, output: Output) -> None:
+    def _write(self, transaction: Transaction, output: Output, now_ms: int) -> None:
         topic = self._broker.topics.get(output.topic)
         if topic is None or not 0 <= output.partition < len(topic.partitions):
             raise UnproducibleError(f"{output.topic}/{output.partition} does not exist", self._produced)
-        if output.size() > CLIENT_MAX_BYTES:
+        size = output.size()
+        if size > CLIENT_MAX_BYTES:
             raise UnproducibleError(f"a record for {output.topic} is too large to be sent", self._produced)
-        refusal = topic.refusal(output)
+        refusal = topic.refusal(output, size)
         if refusal is not None:
             # The log's own refusals come late: see `TransactionalProducer.produce`.
             self._failure = self._failure or UnproducibleError(f"{output.topic}: {refusal}", self._produced)
             return
         partition = topic.partitions[output.partition]
-        partition.append(output, self._broker.clock.now_ms(), transaction.producer)
+        partition.append(output, now_ms, transaction.producer)
         transaction.touch(partition)
 
     def _end(self, *, commit: bool) -> None:

@@ -20,11 +20,12 @@ class MemoryPublisher:
         self._untold: list[tuple[_Done, LogError | None, Position | None]] = []
 
     def send(self, output: Output, done: _Done) -> None:
-        if output.size() > CLIENT_MAX_BYTES:
+        size = output.size()
+        if size > CLIENT_MAX_BYTES:
             raise UnproducibleError(f"a record for {output.topic} is too large to be sent", index=0)
         self._tell()
         try:
-            self._untold.append((done, None, self._write(output)))
+            self._untold.append((done, None, self._write(output, size)))
         except UnproducibleError as error:
             self._untold.append((done, error, None))
 
@@ -35,12 +36,12 @@ class MemoryPublisher:
     def close(self) -> None:
         """Nothing is held here."""
 
-    def _write(self, output: Output) -> Position:
+    def _write(self, output: Output, size: int) -> Position:
         with self._broker.changing():
             topic = self._broker.topics.get(output.topic)
             if topic is None or not 0 <= output.partition < len(topic.partitions):
                 raise UnproducibleError(f"{output.topic}/{output.partition} does not exist", index=0)
-            refusal = topic.refusal(output)
+            refusal = topic.refusal(output, size)
             if refusal is not None:
                 raise UnproducibleError(f"{output.topic}: {refusal}", index=0)
             offset = topic.partitions[output.partition].append(output, self._broker.clock.now_ms())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from itertools import count
+from operator import attrgetter
 
 import msgspec
 
@@ -98,6 +99,8 @@ class Partition:
             )
         stable = self.last_stable_offset
         records: list[Record] = []
+        if offset >= stable:
+            return records, offset
         for index in range(self._index(offset), len(self._entries)):
             entry = self._entries[index]
             if entry.offset >= stable:
@@ -106,12 +109,13 @@ class Partition:
                 return records, entry.offset
             if entry.record is not None and entry.visible:
                 records.append(entry.record)
-        return records, max(offset, stable)
+        return records, stable
 
     def truncate(self, before_offset: int) -> None:
         """Remove the oldest records, as retention does."""
-        self.start = max(self.start, min(before_offset, self.end))
-        del self._entries[: self._index(self.start)]
+        start = max(self.start, min(before_offset, self.end))
+        del self._entries[: self._index(start)]
+        self.start = start
 
     def compact(self) -> None:
         """Keep the latest committed record of every key, as the log cleaner does. Offsets do not change."""
@@ -134,7 +138,9 @@ class Partition:
         return entry.offset
 
     def _index(self, offset: int) -> int:
-        return bisect_left(self._entries, offset, key=lambda entry: entry.offset)
+        if len(self._entries) == self.end - self.start:  # nothing was compacted away
+            return max(0, offset - self.start)
+        return bisect_left(self._entries, offset, key=attrgetter("offset"))
 
 
 class Topic:
@@ -147,15 +153,17 @@ class Topic:
         self.name = name
         self.id = str(next(_numbers))
         self.config = {**DEFAULTS, **config}
+        self._max_bytes = int(self.config["max.message.bytes"])
+        self._is_compacted = "compact" in self.config["cleanup.policy"]
         self.partitions = [Partition(name, number) for number in range(partitions)]
 
     def info(self) -> TopicInfo:
         return TopicInfo(self.name, len(self.partitions), 1, self.config, self.id)
 
-    def refusal(self, output: Output) -> str | None:
-        """Why this record can never be written here; None if it can."""
-        if output.size() > int(self.config["max.message.bytes"]):
+    def refusal(self, output: Output, size: int) -> str | None:
+        """Why this record, so many bytes large, can never be written here; None if it can."""
+        if size > self._max_bytes:
             return "the record is larger than max.message.bytes of the topic"
-        if output.key is None and "compact" in self.config["cleanup.policy"]:
+        if output.key is None and self._is_compacted:
             return "a record of a compacted topic needs a key"
         return None

@@ -39,11 +39,10 @@ class Transaction:
     def __init__(self, producer: int, began: float) -> None:
         self.producer = producer
         self.began = began
-        self.touched: list[Touched] = []
+        self.touched: dict[Touched, None] = {}
 
     def touch(self, touched: Touched) -> None:
-        if touched not in self.touched:
-            self.touched.append(touched)
+        self.touched[touched] = None
 
 
 class _Producer:
@@ -94,7 +93,7 @@ class Coordinator:
     def _end(self, producer: _Producer, *, commit: bool) -> None:
         transaction, producer.transaction = producer.transaction, None
         if transaction is not None:
-            self._markers.write(producer.number, transaction.touched, commit=commit)
+            self._markers.write(producer.number, list(transaction.touched), commit=commit)
 
     def _current(self, transactional_id: str, epoch: int) -> _Producer:
         producer = self._producers[transactional_id]

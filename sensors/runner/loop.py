@@ -193,7 +193,7 @@ class StageLoop:
         self._commit(self._logic.work(records))
         if len(records) == self._max_records:
             self._max_records = min(2 * self._max_records, MAX_BATCH)
-        running = self._joined and all(a.phase is _Phase.RUNNING for a in self._assignments.values())
+        running = self._joined and self._all_running()
         if running:
             self._observe(idle=not records)
         return running
@@ -224,6 +224,8 @@ class StageLoop:
 
     def _restore(self) -> bool:
         """Take every partition that is not running one slice further. Returns whether any is left."""
+        if self._all_running():
+            return False
         self._ask_offsets([p for p, a in self._assignments.items() if a.phase is _Phase.OFFSETS])
         waiting = [p for p, a in self._assignments.items() if a.phase is _Phase.STATE]
         if waiting:
@@ -231,7 +233,7 @@ class StageLoop:
                 self._read_state(waiting)
             except OffsetsGone as error:
                 self._doubt(error)
-        return any(a.phase is not _Phase.RUNNING for a in self._assignments.values())
+        return not self._all_running()
 
     def _ask_offsets(self, partitions: list[int]) -> None:
         if not partitions:
@@ -296,11 +298,10 @@ class StageLoop:
 
     def _apply_back_pressure(self) -> None:
         congested = self._logic.congested()
-        running = {p: a for p, a in self._assignments.items() if a.phase is _Phase.RUNNING}
-        self._consumer.pause(p for p, a in running.items() if p in congested and not a.paused)
-        self._consumer.resume(p for p, a in running.items() if p not in congested and a.paused)
-        for partition, assignment in running.items():
-            assignment.paused = partition in congested
+        for partition, assignment in self._assignments.items():
+            if assignment.phase is _Phase.RUNNING and assignment.paused != (partition in congested):
+                assignment.paused = not assignment.paused
+                (self._consumer.pause if assignment.paused else self._consumer.resume)([partition])
 
     # --- commit -----------------------------------------------------------------------------------------------------
 
@@ -422,6 +423,9 @@ class StageLoop:
         return producer
 
     # --- partitions -------------------------------------------------------------------------------------------------
+
+    def _all_running(self) -> bool:
+        return all(assignment.phase is _Phase.RUNNING for assignment in self._assignments.values())
 
     def _phase(self, partition: int) -> _Phase | None:
         assignment = self._assignments.get(partition)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from math import floor, inf, log
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ class Fault(StrEnum):
     RETRIABLE = "unanswered request"
     UNSTABLE_OFFSETS = "offset fetch failed"
     LATE_MARKER = "late transaction marker"
+    ZOMBIE = "suspended past its session, offsets in hand"
 
     STOP = "graceful stop"
     START = "replica started"
@@ -50,6 +52,7 @@ _RATES = {
     Fault.RETRIABLE: 0.03,
     Fault.UNSTABLE_OFFSETS: 0.2,
     Fault.LATE_MARKER: 0.5,
+    Fault.ZOMBIE: 0.02,
     Fault.STOP: 0.04,
     Fault.START: 0.05,
     Fault.TWIN: 0.2,
@@ -75,17 +78,39 @@ class Dice:
         self._note = note
         self.counts: Counter[Fault] = Counter()
         self._rates = {fault: rate * self._random.choice((0, 0.5, 1, 3)) for fault, rate in _RATES.items()}
+        self._points_left = self._points_between()
 
     def calm(self) -> None:
         self._rates = dict.fromkeys(Fault, 0.0)
+        self._points_left = self._points_between()
+
+    def mishap(self) -> Fault | None:
+        """What happens to a process at one of the many points where something could: hardly ever anything.
+
+        Asked between any two calls, so it counts down to the next one instead of throwing dice each time.
+        """
+        self._points_left -= 1
+        if self._points_left > 0:
+            return None
+        self._points_left = self._points_between()
+        crash, suspend = self._rates[Fault.CRASH], self._rates[Fault.SUSPEND]
+        return self._struck(Fault.CRASH if self._random.random() * (crash + suspend) < crash else Fault.SUSPEND)
+
+    def _points_between(self) -> float:
+        rate = self._rates[Fault.CRASH] + self._rates[Fault.SUSPEND]
+        return inf if not rate else 1 + floor(log(1 - self._random.random()) / log(1 - rate))
 
     def strikes(self, fault: Fault) -> bool:
         rate = self._rates[fault]
         if not rate or self._random.random() >= rate:
             return False
+        self._struck(fault)
+        return True
+
+    def _struck(self, fault: Fault) -> Fault:
         self.counts[fault] += 1
         self._note(fault)
-        return True
+        return fault
 
     def coin(self) -> bool:
         return self._random.random() < 0.5

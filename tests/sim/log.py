@@ -35,9 +35,14 @@ class Host(Protocol):
     """The process that makes the calls."""
 
     dice: Dice
+    deeds: int
+    """How many calls have got it further. It is idle if there is none in a whole turn."""
 
     def point(self) -> None:
         """Something may happen to the process between any two calls: it crashes, or is suspended for a while."""
+
+    def outlast(self, topic: str) -> None:
+        """It may be suspended for longer than its session while it is about to commit offsets of this topic."""
 
 
 class LateMarkers:
@@ -57,6 +62,10 @@ class LateMarkers:
     def finish(self, producer: int) -> None:
         while self._waiting[producer]:
             self._deliver(producer)
+
+    def deliver_all(self) -> None:
+        for producer in list(self._waiting):
+            self.finish(producer)
 
     def deliver_one(self) -> None:
         late = [producer for producer, waiting in self._waiting.items() if waiting]
@@ -144,6 +153,7 @@ class SimConsumer:
         if self._host.dice.strikes(Fault.RETRIABLE):
             raise RetriableError("simulated: no answer to a poll")
         records = self._real.poll(max_records, timeout)
+        self._host.deeds += bool(records)
         self._host.point()
         return records
 
@@ -151,7 +161,9 @@ class SimConsumer:
         self._host.point()
         if self._host.dice.strikes(Fault.UNSTABLE_OFFSETS):
             raise RetriableError("simulated: the offsets are not stable")
-        return self._real.committed(partitions)
+        committed = self._real.committed(partitions)
+        self._host.deeds += 1
+        return committed
 
     def offsets(self, partition: int) -> tuple[int, int]:
         self._host.point()
@@ -179,7 +191,9 @@ class SimReader:
     def read(self, max_records: int, timeout: float) -> list[Record]:
         self._host.point()
         # A few at a time, so that something can happen between.
-        return self._real.read(min(max_records, 1 + self._host.dice.below(8)), 0)
+        records = self._real.read(min(max_records, 1 + self._host.dice.below(8)), 0)
+        self._host.deeds += bool(records)
+        return records
 
 
 class SimProducer:
@@ -201,6 +215,7 @@ class SimProducer:
 
     def begin(self) -> None:
         self._host.point()
+        self._host.deeds += 1
         self._real.begin()
 
     def produce(self, outputs: Sequence[Output]) -> None:
@@ -212,7 +227,8 @@ class SimProducer:
         self._host.point()
 
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
-        for _ in range(3):  # the worst moment: the records are written, the membership is asked, nothing is staged
+        self._host.outlast(topic)  # the worst moment: the records are written, the membership is known, that is all
+        for _ in range(3):
             self._host.point()
         if self._dice.strikes(Fault.ABORT):
             raise AbortableError("simulated: the offsets were refused")

@@ -10,7 +10,7 @@ import msgspec
 
 from eventbus.clock import ManualClock
 from eventbus.memory import MemoryCluster
-from eventbus.names import SensorName
+from eventbus.names import SensorName, Stage
 from eventbus.ports import Output
 from eventbus.topics import Topology
 from sensors.actions.base import Action, ActionCall, ActionError, SpecModel, TransactionalAction
@@ -29,6 +29,7 @@ from tests.sim.dice import Dice, Fault
 from tests.sim.log import Crash, DelayedEnds, SimCluster
 
 _DRAIN_SECONDS = 5.0
+_INVOKE = 2
 
 
 class SimClock(ManualClock):
@@ -97,20 +98,24 @@ class SimExecutor:
         self._dice = dice
         self._clock = clock
         self.pending: list[Callable[[], Completion]] = []
+        self.deeds = 0
+        """How many actions have ended."""
         self._done: list[Completion] = []
 
     def submit(self, work: Callable[[], Completion]) -> None:
         self.pending.append(work)
 
-    def complete_one(self) -> None:
-        self._done.append(self._take()())
+    def complete(self, number: int) -> None:
+        for _ in range(number):
+            self._done.append(self._take()())
+        self.deeds += number
 
     def completions(self, timeout: float) -> list[Completion]:
         if not self._done and timeout:
             if self._dice.strikes(Fault.ACTION_HANGS):
                 self._clock.advance(_DRAIN_SECONDS)
             elif self.pending and self._dice.coin():
-                self.complete_one()
+                self.complete(1)
             else:
                 self._clock.advance(timeout)
         done, self._done = self._done, []
@@ -151,6 +156,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     horizon_ms: int
     concurrency: int
     suspend: Callable[[Process], None]
+    outlast: Callable[[Process, str], None]
 
 
 class Process:
@@ -182,8 +188,13 @@ class Process:
         join = JoinStage(plan, topology, slot, horizon_records=around.horizon_records, horizon_ms=around.horizon_ms)
         cluster = SimCluster(around.cluster, around.ends, self)
         guard = TopicGuard(cluster, plan.name, topology, around.clock)
+        self.deeds = 0
         self.loops: list[StageLoop] = []
         self.not_before = [0.0, 0.0, 0.0]
+        self._rested: list[tuple[int, ...] | None] = [None, None, None]
+        broker = around.cluster._broker
+        self._logs = [broker.topics[plan.name.input_topic(stage)].partitions for stage in Stage]
+        self._groups = [broker.group(plan.name.group(stage)) for stage in Stage]
         logics: list[StageLogic] = [MatchStage(plan, topology, slot, from_latest=False), join, invoke]
         for logic in logics:
             letters = DeadLetters(plan.name, logic.stage, topology, slot)
@@ -197,17 +208,36 @@ class Process:
     def point(self) -> None:
         if not self.alive:
             raise Crash
-        if self.dice.strikes(Fault.CRASH):
+        mishap = self.dice.mishap()
+        if mishap is Fault.CRASH:
             self.kill()
             raise Crash
-        if self.dice.strikes(Fault.SUSPEND):
+        if mishap is Fault.SUSPEND:
             self._around.suspend(self)
+
+    def outlast(self, topic: str) -> None:
+        if self.dice.strikes(Fault.ZOMBIE):
+            self._around.outlast(self, topic)
 
     def step(self, number: int) -> None:
         """One turn of one stage, unless it asked to be left in peace."""
         now = self._around.clock.monotonic()
         if now >= self.not_before[number]:
+            deeds = self.deeds
             self.not_before[number] = now + self.loops[number].step(0.0)
+            self._rested[number] = self._input(number) if deeds == self.deeds else None
+
+    def has_rested(self, number: int) -> bool:
+        """Whether the last turn of this stage found nothing to do, and there is nothing new since."""
+        return self._rested[number] == self._input(number)
+
+    def _input(self, number: int) -> tuple[int, ...]:
+        """Changes whenever there is something new for a stage: records, transaction markers, members, outcomes."""
+        return (
+            sum(log.end for log in self._logs[number]),
+            self._groups[number].generation,
+            self.executor.deeds if number == _INVOKE else 0,
+        )
 
     def kill(self) -> None:
         """SIGKILL: the group and the open transactions learn of it by their time-outs."""
