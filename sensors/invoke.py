@@ -116,15 +116,15 @@ class Invoker:
     def release(self, partitions: Iterable[int], now_ms: int) -> None:
         """Before partitions are given up: hand back what was taken and not begun, own up to what was begun.
 
-        Commit this with `finish`. An at-most-once action that is still running is recorded as lost, because
-        nobody will see its outcome; an at-least-once action will be invoked again by the next owner.
+        Commit this with `finish`. An action that is still running is recorded as lost, because nobody will see its
+        outcome; if it is to be invoked at least once, the next owner invokes it again.
         """
         for home in self._homes(partitions):
             for lane in home.lanes.values():
-                for task in list(lane.tasks)[: lane.taken]:
+                for number, task in enumerate(list(lane.tasks)[: max(lane.taken, 1)]):
                     if task.state is State.RUNNING:
                         self._note(task, LOST, now_ms)
-                    else:  # never begun, or every attempt was provably not sent
+                    elif number < lane.taken:  # never begun, or every attempt was provably not sent
                         self._note(task, RELEASED, now_ms)
                         home.ledger.reopen(task.record.offset)
 

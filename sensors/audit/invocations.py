@@ -20,6 +20,8 @@ from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
 _COMMIT_MS = 12_000
 """How long after a call its record may still be under way: a transaction's time-out, and a little more."""
+_TURN_MS = 60_000
+"""How long an action that was taken may wait for its turn."""
 _BEGUN = (SUCCEEDED, FAILED, DEAD_LETTERED, LOST)
 
 
@@ -194,7 +196,8 @@ class _Explanations:
             return "still running when the partition was given up"
         for mishap in self._mishaps[last.replica]:
             if mishap.ended >= last.ended:
-                return "" if self._went_on(case.record, last, mishap) else mishap.name
+                in_time = mishap.began <= last.ended + _TURN_MS
+                return mishap.name if in_time and not self._went_on(case.record, last, mishap) else ""
         return ""
 
     def _went_on(self, record: Record, last: Invocation, mishap: Mishap) -> bool:

@@ -368,6 +368,8 @@ def test_an_action_that_was_taken_and_never_called_must_be_explained() -> None:
     assert [each.breach for each in run.violations()] == [Breach.LOST]
     run.mishaps = [Mishap(REPLICA, 500, 500, "before"), Mishap("1", 2000, 2000, "somebody else")]
     assert [each.breach for each in run.violations()] == [Breach.LOST]
+    run.mishaps.append(Mishap(REPLICA, 99_000, 99_000, "much later"))
+    assert [each.breach for each in run.violations()] == [Breach.LOST]
     run.mishaps.append(Mishap(REPLICA, 2000, 2000, "SIGKILL after commit"))
     verdict = run.verdict()
     assert [each.mishap for each in verdict.given_up] == [""], "it went on to the next of the lane before that"

@@ -191,7 +191,7 @@ def test_before_a_partition_is_given_up_what_was_not_begun_is_handed_back() -> N
     assert len(started(core)) == 2
     core.release([0], 7)
     step = core.finish()
-    assert outcomes(step) == [(0, "lost"), (1, "released")]
+    assert outcomes(step) == [(0, "lost"), (1, "released"), (2, "lost")]
     assert step is not None
     assert step.commits[0] == InvokeCommit(OWNER, 1, []), "0 is lost, 1 and 2 are left to the next owner"
 
