@@ -349,7 +349,7 @@ class Invoker:
         lane.taken += 1
         if lane.taken == len(lane.tasks):
             del self._takers[lane]
-        lane.home.ledger.finish(task.record.offset)
+        lane.home.ledger.take(task.record.offset)
         self._taking.append(task)
         task.started_ms = now_ms
         self._note(task, TAKEN, now_ms)

@@ -294,6 +294,20 @@ def test_back_pressure_begins_before_the_metadata_is_full() -> None:
     assert len(encode_invoke(step.commits[0])) <= 4000
 
 
+def test_what_was_taken_can_be_handed_back_however_much_it_is() -> None:
+    """Found by the state machine: with many actions at a time the metadata had no room for all that was handed back."""
+    core = invoker(concurrency=1000)
+    for first in range(0, 2000, 100):
+        core.receive([action("once", 2 * number, f"k{number}") for number in range(first, first + 100)])
+        core.transaction(0)
+        core.committed()
+    core.release([0], 1)
+    step = core.finish()
+    assert step is not None
+    assert len(encode_invoke(step.commits[0])) <= 4000
+    assert step.commits[0].offset == 0
+
+
 class World:
     """An action topic, its last commit, and a sink that remembers every invocation that reached it."""
 
