@@ -11,38 +11,54 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from rich.console import Console
 
+from e2e.chaos.evidence import keep
+from e2e.chaos.failover import FailoverMeasurement, Failovers
 from e2e.chaos.manifest import Mode
 from e2e.chaos.report import Teller, document, show, write
 from e2e.chaos.storm import Aftermath, Options, Storm
 from e2e.chaos.verdict import Findings, judge
 from eventbus.broker import EmbeddedBroker
 
+WORKSPACE = Path("build/chaos")
+FAILOVERS = 3
+"""How often each kind of failover is measured; the worst one counts."""
+
 
 def main() -> None:
     options = _options()
     console = Console()
     console.print(f"seed {options.seed}")
-    report, findings = run(options, console)
+    shutil.rmtree(WORKSPACE, ignore_errors=True)
+    WORKSPACE.mkdir(parents=True)
+    report, findings = run(options, WORKSPACE, console)
     write(report)
     show(console, report, findings)
     sys.exit(not findings.clean)
 
 
-def run(options: Options, console: Console) -> tuple[dict[str, object], Findings]:
+def run(options: Options, directory: Path, console: Console) -> tuple[dict[str, object], Findings]:
+    """The directory gets the logs of the replicas and, where something is found, what is needed to look into it."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as directory, EmbeddedBroker(nodes=3, ephemeral=True) as broker:
-        with Teller(console) as teller:
-            aftermath = asyncio.run(_storm(options, broker, Path(directory), teller))
-        findings = judge(aftermath.evidence)
-        findings.unexplained += aftermath.unexplained
-        return document(options, aftermath, findings, time.monotonic() - began), findings
+    with EmbeddedBroker(nodes=3, ephemeral=True) as broker, Teller(console) as teller:
+        failovers = asyncio.run(_failovers(broker, directory))
+        aftermath = asyncio.run(_storm(options, broker, directory, teller))
+    findings = judge(aftermath.evidence)
+    findings.unexplained += [*aftermath.unexplained, *failovers.findings()]
+    if not findings.clean:
+        keep(aftermath.evidence, directory)
+    report = document(options, aftermath, findings, time.monotonic() - began)
+    report |= {
+        "failover_same_slot_seconds": round(max(failovers.same_slot), 2),
+        "failover_survivor_seconds": round(max(failovers.survivor), 2),
+    }
+    return report, findings
 
 
 def _options() -> Options:
@@ -54,6 +70,10 @@ def _options() -> Options:
     arguments.add_argument("--rate", type=float, default=60.0, help="events per second")
     arguments.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.BOTH)
     return Options(**vars(arguments.parse_args()))
+
+
+async def _failovers(broker: EmbeddedBroker, directory: Path) -> Failovers:
+    return await FailoverMeasurement(broker, directory).run(FAILOVERS)
 
 
 async def _storm(options: Options, broker: EmbeddedBroker, directory: Path, teller: Teller) -> Aftermath:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 import zlib
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
+from eventbus.formats import action_fact, invocation
 from eventbus.names import Stage
 from eventbus.ports import Committed, Record
 from eventbus.topics import Topology
@@ -55,6 +57,18 @@ class Evidence(msgspec.Struct):
     calls: list[Call]
     mishaps: list[Mishap]
     commits: dict[Stage, dict[int, Committed | None]]
+
+
+def keep(evidence: Evidence, directory: Path) -> None:
+    """For whoever has to find out what happened: everything but the payloads."""
+    for name, entries in (
+        ("calls", evidence.calls),
+        ("mishaps", sorted(evidence.mishaps, key=lambda mishap: mishap.began_ms)),
+        ("actions", [(record.partition, record.offset, action_fact(record)) for record in evidence.actions]),
+        ("invocations", [(record.partition, record.offset, invocation(record)) for record in evidence.invocations]),
+    ):
+        lines: list[object] = list(entries)
+        (directory / f"{name}.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(lines))
 
 
 def fingerprint(record: Record) -> Fingerprint:

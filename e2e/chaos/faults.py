@@ -39,8 +39,9 @@ class Rest:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(f"{seed} rest")
 
-    def __call__(self) -> float:
-        return 0.0 if self._random.random() < _AT_ONCE else self._random.uniform(*_TAKEN_OVER)
+    async def __call__(self) -> None:
+        if self._random.random() >= _AT_ONCE:
+            await asyncio.sleep(self._random.uniform(*_TAKEN_OVER))
 
 
 class Faults:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import e2e
@@ -28,8 +28,9 @@ _ZOMBIE_MS = 6000
 class Member:
     """One process of one slot."""
 
-    def __init__(self, slot: int, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, slot: int, process: asyncio.subprocess.Process, log_start: int) -> None:
         self.slot = slot
+        self.log_start = log_start
         self.process = process
         self.armed: str | None = None
         self.suspended = False
@@ -82,8 +83,8 @@ class Member:
 class Fleet:
     """Keeps as many replicas running as are wanted. One that dies is started again, in the same slot."""
 
-    def __init__(self, bus: Bus, manifest: Path, *, rest: Callable[[], float]) -> None:
-        """`rest` tells for how many seconds the slot of a dead replica stays empty."""
+    def __init__(self, bus: Bus, manifest: Path, *, rest: Callable[[], Awaitable[None]]) -> None:
+        """`rest` returns when the slot of a dead replica may be filled again."""
         self.members: dict[int, Member] = {}
         self.mishaps: list[Mishap] = []
         self.faults: Counter[str] = Counter()
@@ -120,6 +121,10 @@ class Fleet:
     def running(self) -> list[Member]:
         return [member for member in self.members.values() if member.alive]
 
+    def is_ready(self, member: Member) -> bool:
+        """Whether it has said so."""
+        return b" is ready, slot " in self.log(member.slot).read_bytes()[member.log_start :]
+
     def caller(self, port: int, connected_to: int) -> str | None:
         """Which replica has this end of a connection."""
         processes = {member.process.pid: str(member.slot) for member in self.running()}
@@ -135,7 +140,7 @@ class Fleet:
         self.mishaps += [Mishap(str(slot), began_ms, ended_ms, name) for slot in range(slots)]
 
     def log(self, slot: int) -> Path:
-        return self._manifest.with_name(f"replica-{slot}.log")
+        return self._manifest.with_suffix(f".{slot}.log")
 
     # --- one slot ---------------------------------------------------------------------------------------------------
 
@@ -146,13 +151,14 @@ class Fleet:
                 code = await member.process.wait()
                 self._note_end(member, code)
                 if slot < self._wanted:
-                    await asyncio.sleep(self._rest())
+                    await self._rest()
         finally:
             del self._keepers[slot]
 
     async def _start(self, slot: int) -> Member:
         command = ["run", str(self._manifest), "--slot", str(slot), *self._bus, "--log-format", "json"]
         with self.log(slot).open("ab") as log:
+            log_start = log.tell()
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "e2e.chaos.replica", *command),
                 stdin=asyncio.subprocess.PIPE,
@@ -161,7 +167,7 @@ class Fleet:
                 cwd=_ROOT,
                 env={**os.environ, "PYTHONPATH": str(_ROOT)},
             )
-        return Member(slot, process)
+        return Member(slot, process, log_start)
 
     def _note_end(self, member: Member, code: int) -> None:
         slot = str(member.slot)

@@ -44,6 +44,10 @@ class Sink:
         elif self._server is None:
             self._server = await asyncio.start_server(self._serve, HOST, self._port)
 
+    def is_quiet(self, seconds: float) -> bool:
+        """Whether nobody has called for that long."""
+        return not self.calls or now_ms() - self.calls[-1].ended_ms > seconds * 1000
+
     async def close(self) -> None:
         """Returns when the last call is in the ledger."""
         self._die()

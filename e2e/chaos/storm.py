@@ -16,7 +16,7 @@ from e2e.chaos.evidence import Evidence
 from e2e.chaos.faults import Faults, Rest
 from e2e.chaos.fleet import Fleet
 from e2e.chaos.logs import longest_replay, own_mishaps
-from e2e.chaos.manifest import Mode, dependencies, manifest
+from e2e.chaos.manifest import CALL_SECONDS, Mode, dependencies, manifest
 from e2e.chaos.sink import Mood, Sink
 from e2e.chaos.traffic import Traffic
 from e2e.chaos.witness import Witness
@@ -32,6 +32,8 @@ from sensors.sensor import Sensor
 CALM_SECONDS = 240.0
 """Within which everything must have come to rest when the faults are over."""
 _LOOK_SECONDS = 0.5
+_QUIET_SECONDS = 2.0 * CALL_SECONDS
+"""Longer than any action pauses that has been taken and that nothing hinders."""
 _TELL_SECONDS = 1.0
 
 
@@ -140,6 +142,8 @@ class Storm:
         actions = await asyncio.to_thread(dump, self._bus, name.topic(Kind.ACTION), topology.action_partitions)
         ends = ends_of(actions)
         await self._until(partial(self._has_committed, Stage.INVOKE, ends), deadline, "actions are not dealt with")
+        quiet = partial(self._sink.is_quiet, _QUIET_SECONDS)
+        await self._until(quiet, deadline, "what was taken at most once is not invoked")
         await self._until(partial(self._witness.has_read, ends), deadline, "the concurrent reader lags behind")
         return triggers, actions
 

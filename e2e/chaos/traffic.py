@@ -12,7 +12,7 @@ from eventbus.errors import LogError
 
 _TURN_SECONDS = 0.1
 _LARGEST_BATCH = 500
-_KEYS = 10
+_KEYS = 40
 
 
 class Traffic(threading.Thread):
@@ -25,6 +25,9 @@ class Traffic(threading.Thread):
         """How many events were not acknowledged; some of them may be in the log all the same."""
         self._connect = connect
         self._dependencies = dependencies
+        # Each is half as frequent as the one before: a trigger's joined actions are invoked one after the other, and
+        # how often they come is decided by its rarest event.
+        self._weights = [0.5**number for number in range(len(dependencies))]
         self._rate = rate
         self._random = random.Random(seed)
         self._stopped = threading.Event()
@@ -51,5 +54,6 @@ class Traffic(threading.Thread):
         bus.close()
 
     def _event(self, number: int) -> Event:
-        name, key = self._random.choice(self._dependencies), f"key-{self._random.randrange(_KEYS)}"
+        [name] = self._random.choices(self._dependencies, self._weights)
+        key = f"key-{self._random.randrange(_KEYS)}"
         return Event.new("shop", name, {"n": number}, id=f"e{number}", partitionkey=key)
