@@ -16,7 +16,7 @@ from e2e.chaos.peers import owner_of
 from e2e.chaos.points import DISARM
 from eventbus.bus import Bus
 
-_ROOT = Path(e2e.__file__).parents[1]
+ROOT = Path(e2e.__file__).parents[1]
 _KILLED = -signal.SIGKILL
 _STOPPED_EARLY = -signal.SIGTERM
 """SIGTERM came before the replica had said what to do about it."""
@@ -164,8 +164,8 @@ class Fleet:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
             )
         return Member(slot, process, log_start)
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from e2e.chaos.failover import Failovers
 from e2e.chaos.storm import Aftermath, Options, Progress
 from e2e.chaos.verdict import Explained, Findings
 
@@ -53,7 +54,9 @@ class Teller:
             )
 
 
-def document(options: Options, aftermath: Aftermath, findings: Findings, seconds: float) -> dict[str, object]:
+def document(
+    options: Options, failovers: Failovers, aftermath: Aftermath, findings: Findings, seconds: float
+) -> dict[str, object]:
     evidence = aftermath.evidence
     faults = Counter(aftermath.faults)
     return {
@@ -67,6 +70,8 @@ def document(options: Options, aftermath: Aftermath, findings: Findings, seconds
         "unexplained": len(findings.unexplained),
         "longest_replay": aftermath.longest_replay,
         "seconds": round(seconds, 1),
+        "failover_same_slot_seconds": round(max(failovers.same_slot), 2),
+        "failover_survivor_seconds": round(max(failovers.survivor), 2),
         "minutes": options.minutes,
         "dependencies": options.dependencies,
         "triggers": len(evidence.plan.triggers),

@@ -29,6 +29,8 @@ class Sink:
     def __init__(self, caller: Callable[[int, int], str | None]) -> None:
         """`caller` tells who has the other end of a connection, by its port and ours."""
         self.calls: list[Call] = []
+        self.reached: set[str] = set()
+        """The actions that were ever called."""
         self._caller = caller
         # Outside the range of outgoing connections, one of which could take it while the sink is dead.
         [self._port] = free_ports(1)
@@ -69,6 +71,7 @@ class Sink:
                 while True:
                     trigger, action = await _request(reader)
                     began = now_ms()
+                    self.reached.add(action)
                     status = await self._answer(reader, writer)
                     self.calls.append(Call(action, trigger, replica, began, now_ms(), status))
         finally:

@@ -29,8 +29,10 @@ from eventbus.ports import Record
 from eventbus.topics import ensure_sensor_topics
 from sensors.sensor import Sensor
 
-CALM_SECONDS = 240.0
+CALM_SECONDS = 300.0
 """Within which everything must have come to rest when the faults are over."""
+_LARGEST_BACKLOG = 3000
+"""Actions that wait to be invoked. More of them would only prolong the time until everything has come to rest."""
 _LOOK_SECONDS = 0.5
 _QUIET_SECONDS = 2.0 * CALL_SECONDS
 """Longer than any action pauses that has been taken and that nothing hinders."""
@@ -92,10 +94,15 @@ class Storm:
         self._plan = sensor.blueprint(self._bus.name).plan
         self._topology = ensure_sensor_topics(self._bus.cluster, self._plan.name)
         self._faults = Faults(options.seed, self._fleet, self._sink, Brokers(broker), options.partitions)
-        self._traffic = Traffic(self._connect, names, options.rate, options.seed)
         actions = self._plan.name.topic(Kind.ACTION)
         self._witness = Witness(self._bus, actions, self._topology.action_partitions)
+        self._traffic = Traffic(
+            self._connect, names, rate=options.rate, seed=options.seed, congested=self._is_congested
+        )
         self._unexplained: list[str] = []
+
+    def _is_congested(self) -> bool:
+        return len(self._witness.seen) - len(self._sink.reached) > _LARGEST_BACKLOG
 
     async def run(self) -> Aftermath:
         await self._sink.become(Mood.OK)

@@ -11,24 +11,36 @@ from eventbus import Bus, Event
 from eventbus.errors import LogError
 
 _TURN_SECONDS = 0.1
-_LARGEST_BATCH = 500
+_LARGEST_BATCH = 50
 _KEYS = 40
+_RARE = 0.15
+"""How many of all events are not of the first kind."""
 
 
 class Traffic(threading.Thread):
     """Publishes until it is stopped. What was not acknowledged is not repeated: the log tells what there is."""
 
-    def __init__(self, connect: Callable[[], Bus], dependencies: list[str], rate: float, seed: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Bus],
+        dependencies: list[str],
+        *,
+        rate: float,
+        seed: int,
+        congested: Callable[[], bool],
+    ) -> None:
+        """While `congested`, it pauses, and makes up for it later."""
         super().__init__(name="traffic", daemon=True)
         self.published = 0
         self.doubtful = 0
         """How many events were not acknowledged; some of them may be in the log all the same."""
         self._connect = connect
         self._dependencies = dependencies
-        # Each is half as frequent as the one before: a trigger's joined actions are invoked one after the other, and
-        # how often they come is decided by its rarest event.
-        self._weights = [0.5**number for number in range(len(dependencies))]
+        # All but the first are rare: a trigger's joined actions are invoked one after the other, one per transaction,
+        # and the rarest of its events decides how often they come.
+        self._weights = [1.0 - _RARE, *[_RARE / max(1, len(dependencies) - 1)] * (len(dependencies) - 1)]
         self._rate = rate
+        self._congested = congested
         self._random = random.Random(seed)
         self._stopped = threading.Event()
 
@@ -42,6 +54,8 @@ class Traffic(threading.Thread):
         sent = 0
         while not self._stopped.wait(_TURN_SECONDS):
             due = int((time.monotonic() - began) * self._rate) - sent
+            if self._congested():
+                continue
             batch = [self._event(sent + number) for number in range(min(due, _LARGEST_BATCH))]
             sent += len(batch)
             try:
