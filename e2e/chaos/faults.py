@@ -18,8 +18,8 @@ SESSION_SECONDS = 6.0
 SCALES = (1, 5, 2)
 BAD_MOODS = (Mood.ERROR, Mood.HANG, Mood.DEAD)
 
-# Seconds between two faults of a kind. In an hour that makes some 420 kills, 75 zombies and 35 dead brokers.
-_BETWEEN_KILLS = 3.0, 14.0
+# Seconds between two faults of a kind. In an hour that makes some 450 kills, 75 zombies and 35 dead brokers.
+_BETWEEN_KILLS = 3.0, 12.0
 _BETWEEN_ZOMBIES = 20.0, 55.0
 _BETWEEN_BROKERS = 30.0, 110.0
 _BETWEEN_SCALES = 25.0, 50.0

@@ -1,8 +1,9 @@
 """`make held-restart RECORDS=…`: what a restart reads after an event was held while many records passed it.
 
 One trigger holds one event. Meanwhile a million records of another trigger go through the same partition of the trigger
-topic. Then the replica is killed and a new one counts every record that it reads until it is where the old one was.
-Writes build/held.json, exits 1 if it reads more than is promised, or if the held event does not fire.
+topic; shortly before their end a third trigger gets an event to hold, so young that it is still in the log. Then the
+replica is killed, and a new one counts every record that it reads until it is where the old one was.
+Writes build/held.json, exits 1 if it reads more than is promised, or if a held event does not fire.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from subprocess import DEVNULL, Popen
 
 import msgspec
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from e2e.chaos.dump import commits_of, dump
@@ -52,13 +54,18 @@ spec:
   dependencies:
     - {name: x, eventSourceName: shop, eventName: x}
     - {name: y, eventSourceName: shop, eventName: y}
+    - {name: r, eventSourceName: shop, eventName: r}
+    - {name: s, eventSourceName: shop, eventName: s}
     - {name: p, eventSourceName: shop, eventName: p}
     - {name: q, eventSourceName: shop, eventName: q}
   triggers:
     - template: {name: patient, conditions: x && y, log: {}}
+    - template: {name: recent, conditions: r && s, log: {}}
     - template: {name: busy, conditions: p && q, log: {}}
 """
 _PORTION = 10_000
+_YOUNG = HORIZON_RECORDS - 1000
+"""For how many records the recent event is held: nearly as long as it may stay in the log."""
 _PATIENCE = 1800.0
 _SETTLE_SECONDS = 120.0
 
@@ -79,7 +86,7 @@ class HeldRestart(msgspec.Struct, frozen=True):
     @property
     def as_promised(self) -> bool:
         bounded = self.log_records_read <= self.log_records_allowed and self.state_records_read <= self.state_records
-        return bounded and self.fired == ["patient"]
+        return bounded and self.fired == ["patient", "recent"]
 
 
 class CountingCluster(KafkaCluster):
@@ -128,10 +135,10 @@ def measure(bus: Bus, manifest: Path, records: int, console: Console) -> HeldRes
     ensure_sensor_topics(bus.cluster, name)
     with _killed_in_the_end(bus, manifest):
         bus.publish(_event("x"))
-        for number in range(0, records, _PORTION):
-            bus.publish_all(_event("p") for _ in range(min(_PORTION, records - number)))
-            console.print(f"{number + _PORTION:,} records published", end="\r")
-        wait_until(lambda: _joined(bus, name) > records, "the records have not passed", _PATIENCE)
+        _publish_busy(bus, records - _YOUNG, console)
+        bus.publish(_event("r"))
+        _publish_busy(bus, _YOUNG, console)
+        wait_until(lambda: _joined(bus, name) >= records + 2, "the records have not passed", _PATIENCE)
         position = _joined(bus, name)
     cluster = CountingCluster(bus.bootstrap_servers, name, position)
     began = time.monotonic()
@@ -140,7 +147,7 @@ def measure(bus: Bus, manifest: Path, records: int, console: Console) -> HeldRes
         seconds = time.monotonic() - began
         log_records, state_records = cluster.log_records, cluster.state_records
         state = dump(bus, name.topic(Kind.STATE), 1)
-        bus.publish(_event("y"))
+        bus.publish(_event("y"), _event("s"))
         replica.settle(_SETTLE_SECONDS)
     cluster.close()
     return HeldRestart(
@@ -150,8 +157,14 @@ def measure(bus: Bus, manifest: Path, records: int, console: Console) -> HeldRes
         state_records_read=state_records,
         state_records=len(state),
         seconds=round(seconds, 1),
-        fired=[action_fact(record).trigger for record in dump(bus, name.topic(Kind.ACTION), 1)],
+        fired=sorted(action_fact(record).trigger for record in dump(bus, name.topic(Kind.ACTION), 1)),
     )
+
+
+def _publish_busy(bus: Bus, records: int, console: Console) -> None:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        for portion in progress.track(range(0, records, _PORTION), description="publishing"):
+            bus.publish_all(_event("p") for _ in range(min(_PORTION, records - portion)))
 
 
 @contextmanager

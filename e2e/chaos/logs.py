@@ -26,7 +26,13 @@ def own_mishaps(slot: int, log: Path) -> Iterator[Mishap]:
     for line in _lines(log):
         if any(words in line.message for words in _OWN_MISHAPS):
             moment = round(datetime.fromisoformat(line.time).timestamp() * 1000)
-            yield Mishap(str(slot), moment, moment, line.message)
+            yield Mishap(str(slot), moment, moment, _short(line.message))
+
+
+def _short(message: str) -> str:
+    """A message is `{transactional id}: {what}: {why}`, and the id ends with the stage and the slot."""
+    who, what, *_why = message.split(": ")
+    return f"{who.split('-')[-2]}: {what}"
 
 
 def longest_replay(logs: Iterable[Path]) -> int:

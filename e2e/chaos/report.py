@@ -95,7 +95,7 @@ def document(
 
 
 def _by_mishap(entries: Iterable[Explained]) -> dict[str, int]:
-    return dict(Counter(entry.mishap.partition(": Kafka")[0] for entry in entries).most_common())
+    return dict(Counter(entry.mishap for entry in entries).most_common())
 
 
 def _by_point(aftermath: Aftermath) -> dict[str, int]:
