@@ -24,8 +24,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     action: str
     trigger: str
-    replica: str | None
-    """None if the process was gone before it could be looked up."""
+    replica: str
     began_ms: int
     ended_ms: int
     status: int | None

@@ -60,7 +60,7 @@ class FailoverMeasurement:
         file = directory / "failover.yaml"
         self._slots_may_be_filled = asyncio.Event()
         self._fleet = Fleet(self._bus, file, rest=self._rest)
-        self._sink = Sink(self._fleet.caller)
+        self._sink = Sink()
         file.write_text(manifest(dependencies(2), Mode.AT_LEAST_ONCE, self._sink.url))
         name = Sensor.load(file).blueprint(self._bus.name).plan.name
         ensure_sensor_topics(self._bus.cluster, name)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import e2e
 from e2e.chaos.evidence import Mishap, now_ms
-from e2e.chaos.peers import owner_of
 from e2e.chaos.points import DISARM
 from eventbus.bus import Bus
 
@@ -124,11 +123,6 @@ class Fleet:
     def is_ready(self, member: Member) -> bool:
         """Whether it has said so."""
         return b" is ready, slot " in self.log(member.slot).read_bytes()[member.log_start :]
-
-    def caller(self, port: int, connected_to: int) -> str | None:
-        """Which replica has this end of a connection."""
-        processes = {member.process.pid: str(member.slot) for member in self.running()}
-        return owner_of(port, connected_to, processes)
 
     def suspended(self, member: Member, began_ms: int) -> None:
         """Note that a replica was suspended until now."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 
 from e2e.chaos.evidence import Call, now_ms
 from eventbus.broker.ports import HOST, free_ports
 
+CALLER = "X-Replica"
+"""The header with the slot of the replica that calls."""
 HANG_SECONDS = 30.0
 """Longer than any action waits for its answer."""
 
@@ -26,12 +27,10 @@ class Mood(StrEnum):
 class Sink:
     """Runs in the event loop of the storm."""
 
-    def __init__(self, caller: Callable[[int, int], str | None]) -> None:
-        """`caller` tells who has the other end of a connection, by its port and ours."""
+    def __init__(self) -> None:
         self.calls: list[Call] = []
         self.reached: set[str] = set()
         """The actions that were ever called."""
-        self._caller = caller
         # Outside the range of outgoing connections, one of which could take it while the sink is dead.
         [self._port] = free_ports(1)
         self.url = f"http://{HOST}:{self._port}"
@@ -66,11 +65,10 @@ class Sink:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
         try:
-            replica = self._caller(writer.get_extra_info("peername")[1], self._port)
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while True:
-                    trigger, action = await _request(reader)
-                    began = now_ms()
+                    trigger, headers = await _request(reader)
+                    action, replica, began = headers["idempotency-key"], headers[CALLER.lower()], now_ms()
                     self.reached.add(action)
                     status = await self._answer(reader, writer)
                     self.calls.append(Call(action, trigger, replica, began, now_ms(), status))
@@ -89,10 +87,10 @@ class Sink:
         return status
 
 
-async def _request(reader: asyncio.StreamReader) -> tuple[str, str]:
-    """The path and the idempotency key of a request that has arrived in full."""
+async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str]]:
+    """The path and the headers of a request that has arrived in full."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     start, *lines = head.rstrip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     await reader.readexactly(int(headers["content-length"]))
-    return start.split()[1].strip("/"), headers["idempotency-key"]
+    return start.split()[1].strip("/"), headers

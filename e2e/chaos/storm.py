@@ -87,7 +87,7 @@ class Storm:
         names = dependencies(options.dependencies)
         file = directory / "sensor.yaml"
         self._fleet = Fleet(self._bus, file, rest=Rest(options.seed))
-        self._sink = Sink(self._fleet.caller)
+        self._sink = Sink()
         file.write_text(manifest(names, options.mode, self._sink.url))
         sensor = Sensor.load(file)
         self._at_least_once = frozenset(each.name for each in sensor.manifest.spec.triggers if each.atLeastOnce)

@@ -19,6 +19,8 @@ AFTER_TAKEN_MS = 60_000
 """An action that was taken is invoked soon, unless its lane waits for the sink."""
 _CLOCK_MS = 100
 """Replicas and sink look at the same clock, but not at the same moment."""
+_UNREAD_MS = 1000
+"""After which the sink has read what it was sent."""
 _ATTEMPTS = frozenset((SUCCEEDED, FAILED, DEAD_LETTERED, LOST))
 
 
@@ -27,7 +29,7 @@ class Explained(msgspec.Struct, frozen=True):
 
     action: str
     trigger: str
-    replica: str | None
+    replica: str
     at_ms: int
     mishap: str
 
@@ -151,8 +153,10 @@ def _judge_records(action: str, story: _Story, mishaps: _Mishaps, findings: Find
 
 
 def _is_of(note: Invocation, call: Call) -> bool:
-    ours = call.replica in (None, note.replica)
-    in_time = note.started - _CLOCK_MS <= call.began_ms <= note.ended + _CLOCK_MS
+    ours = call.replica == note.replica
+    # A request that nobody waits for any more still lies in the sink's socket.
+    late = _CLOCK_MS if note.status else _UNREAD_MS
+    in_time = note.started - _CLOCK_MS <= call.began_ms <= note.ended + late
     answered = note.outcome != SUCCEEDED or (call.status is not None and 200 <= call.status < 300)
     return ours and in_time and answered
 
@@ -178,15 +182,14 @@ class _Mishaps:
     """Who came to grief when."""
 
     def __init__(self, mishaps: Iterable[Mishap]) -> None:
-        self._all = sorted(mishaps, key=lambda mishap: mishap.began_ms)
         self._by_replica: dict[str, list[Mishap]] = defaultdict(list)
-        for mishap in self._all:
+        for mishap in sorted(mishaps, key=lambda mishap: mishap.began_ms):
             self._by_replica[mishap.replica].append(mishap)
 
-    def first(self, replica: str | None, began_ms: int, ended_ms: int) -> Mishap | None:
-        """The first one in this time; of any replica if it is not known which."""
-        candidates = self._all if replica is None else self._by_replica.get(replica, [])
-        overlapping = (m for m in candidates if m.began_ms <= ended_ms and m.ended_ms >= began_ms)
+    def first(self, replica: str, began_ms: int, ended_ms: int) -> Mishap | None:
+        """The first one of this replica in this time."""
+        mishaps = self._by_replica.get(replica, [])
+        overlapping = (m for m in mishaps if m.began_ms <= ended_ms and m.ended_ms >= began_ms)
         return next(overlapping, None)
 
 

@@ -159,14 +159,6 @@ def test_a_repeated_call_needs_a_mishap_of_its_replica_at_that_time() -> None:
     assert [each.mishap for each in findings.repeated] == ["SIGKILL"]
 
 
-def test_a_repeated_call_of_a_replica_that_was_gone_may_be_anybodys() -> None:
-    evidence = make_evidence()
-    evidence.calls.append(Call(actions_of(evidence, "both")[0].id, "both", None, 50_000, 50_005, 200))
-    assert not judge(evidence).clean
-    evidence.mishaps = [Mishap("3", 50_002, 50_002, "SIGKILL")]
-    assert judge(evidence).clean
-
-
 # --- at least once, at most once -------------------------------------------------------------------------------------
 
 
