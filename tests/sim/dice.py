@@ -43,8 +43,8 @@ class Fault(StrEnum):
 
 
 _RATES = {
-    Fault.CRASH: 0.01,
-    Fault.SUSPEND: 0.008,
+    Fault.CRASH: 0.004,
+    Fault.SUSPEND: 0.003,
     Fault.ABORT: 0.04,
     Fault.UNKNOWN_COMMITTED: 0.06,
     Fault.UNKNOWN_LOST: 0.06,

@@ -35,6 +35,8 @@ class Host(Protocol):
     """The process that makes the calls."""
 
     dice: Dice
+    batch: int
+    """The most records it gets at a time."""
     deeds: int
     """How many calls have got it further. It is idle if there is none in a whole turn."""
 
@@ -148,11 +150,15 @@ class SimConsumer:
         self.group_metadata = real.group_metadata
         self.close = real.close
 
+    def heartbeat(self, now: float) -> None:
+        self._real._member.last_poll = now
+
     def poll(self, max_records: int, timeout: float) -> list[Record]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer to a poll")
-        records = self._real.poll(max_records, timeout)
+        records = self._real.poll(min(max_records, self._host.batch), timeout)
         self._host.deeds += bool(records)
         self._host.point()
         return records
@@ -160,6 +166,7 @@ class SimConsumer:
     def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
         self._host.point()
         if self._host.dice.strikes(Fault.UNSTABLE_OFFSETS):
+            self._host.deeds += 1
             raise RetriableError("simulated: the offsets are not stable")
         committed = self._real.committed(partitions)
         self._host.deeds += 1
@@ -168,6 +175,7 @@ class SimConsumer:
     def offsets(self, partition: int) -> tuple[int, int]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer about offsets")
         return self._real.offsets(partition)
 
@@ -185,6 +193,7 @@ class SimReader:
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer about offsets")
         return self._real.offsets(topic, partition)
 
@@ -210,6 +219,7 @@ class SimProducer:
     def init(self) -> None:
         self._host.point()
         if self._dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer to init")
         self._real.init()
 

@@ -14,8 +14,9 @@ from tests.sim.dice import Dice
 from tests.sim.processes import Sensor
 
 NAME = SensorName(BusName("sim", "bus"), "s")
-EVENT_NAMES = "abcd"
-_DEPENDENCIES = [DependencyPlan(name, "shop", name) for name in EVENT_NAMES] + [DependencyPlan("also-a", "shop", "a")]
+EVENT_NAMES = "abcde"
+"""Of the last one the sensor wants to know nothing."""
+_DEPENDENCIES = [DependencyPlan(name, "shop", name) for name in "abcd"] + [DependencyPlan("also-a", "shop", "a")]
 _CONDITIONS = (
     "a && b", "a && b && c", "(a && b) || c", "a || b", "a", "also-a && a", "(a && c) || (b && d)", "also-a || d",
     "a && b && c && d", "(a || b) && (c || d)", "also-a && b", "d && c",
@@ -43,7 +44,7 @@ class Specs:
         self._conditions = _PATIENT_CONDITIONS if self.restless else _CONDITIONS
         # A trigger that comes back delivers as before: the judge knows one mode per trigger.
         self._deliveries = {f"t{number}": dice.pick(_DELIVERIES) for number in range(_MAX_TRIGGERS + 1)}
-        first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 4, _MAX_TRIGGERS)))}
+        first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 3, 6)))}
         self.sensors = {1: self._sensor(1, first)}
 
     @property
