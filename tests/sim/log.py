@@ -170,6 +170,8 @@ class SimConsumer:
             raise RetriableError("simulated: the offsets are not stable")
         committed = self._real.committed(partitions)
         self._host.deeds += 1
+        if None in committed.values():  # somebody else may make the first commit before we act upon the answer
+            self._host.outlast(self._real._topic)
         return committed
 
     def offsets(self, partition: int) -> tuple[int, int]:
@@ -214,6 +216,7 @@ class SimProducer:
         self._ends = ends
         self._host = host
         self._dice = host.dice
+        self._topic = ""
         self.close = real.close
 
     def init(self) -> None:
@@ -237,6 +240,7 @@ class SimProducer:
         self._host.point()
 
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
+        self._topic = topic
         self._host.outlast(topic)  # the worst moment: the records are written, the membership is known, that is all
         for _ in range(3):
             self._host.point()
@@ -255,6 +259,7 @@ class SimProducer:
             self._ends.add(self._id, self._real._epoch)
             raise UnknownOutcome("simulated: the request to commit is late")
         self._real.commit()
+        self._host.outlast(self._topic)  # some of its markers may be late, and the others restore meanwhile
         if self._dice.strikes(Fault.UNKNOWN_COMMITTED):
             raise UnknownOutcome("simulated: the answer to the commit was lost")
         self._host.point()

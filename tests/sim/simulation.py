@@ -32,7 +32,7 @@ _STEPS_AFTER_THE_LAST_EVENT = 150
 _STAGES = range(len(Stage))
 _IDLE_SECONDS = 3.0
 _MAX_NESTING = 2
-_TURNS_WITHOUT_A_ZOMBIE = 8
+_TURNS_WITHOUT_A_ZOMBIE = 6
 
 
 class Report(msgspec.Struct):
