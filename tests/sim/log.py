@@ -35,6 +35,8 @@ class Host(Protocol):
     """The process that makes the calls."""
 
     dice: Dice
+    batch: int
+    """The most records it gets at a time."""
     deeds: int
     """How many calls have got it further. It is idle if there is none in a whole turn."""
 
@@ -148,11 +150,15 @@ class SimConsumer:
         self.group_metadata = real.group_metadata
         self.close = real.close
 
+    def heartbeat(self, now: float) -> None:
+        self._real._member.last_poll = now
+
     def poll(self, max_records: int, timeout: float) -> list[Record]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer to a poll")
-        records = self._real.poll(max_records, timeout)
+        records = self._real.poll(min(max_records, self._host.batch), timeout)
         self._host.deeds += bool(records)
         self._host.point()
         return records
@@ -160,14 +166,18 @@ class SimConsumer:
     def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
         self._host.point()
         if self._host.dice.strikes(Fault.UNSTABLE_OFFSETS):
+            self._host.deeds += 1
             raise RetriableError("simulated: the offsets are not stable")
         committed = self._real.committed(partitions)
         self._host.deeds += 1
+        if None in committed.values():  # somebody else may make the first commit before we act upon the answer
+            self._host.outlast(self._real._topic)
         return committed
 
     def offsets(self, partition: int) -> tuple[int, int]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer about offsets")
         return self._real.offsets(partition)
 
@@ -185,6 +195,7 @@ class SimReader:
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer about offsets")
         return self._real.offsets(topic, partition)
 
@@ -205,11 +216,13 @@ class SimProducer:
         self._ends = ends
         self._host = host
         self._dice = host.dice
+        self._topic = ""
         self.close = real.close
 
     def init(self) -> None:
         self._host.point()
         if self._dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer to init")
         self._real.init()
 
@@ -227,6 +240,7 @@ class SimProducer:
         self._host.point()
 
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
+        self._topic = topic
         self._host.outlast(topic)  # the worst moment: the records are written, the membership is known, that is all
         for _ in range(3):
             self._host.point()
@@ -245,6 +259,7 @@ class SimProducer:
             self._ends.add(self._id, self._real._epoch)
             raise UnknownOutcome("simulated: the request to commit is late")
         self._real.commit()
+        self._host.outlast(self._topic)  # some of its markers may be late, and the others restore meanwhile
         if self._dice.strikes(Fault.UNKNOWN_COMMITTED):
             raise UnknownOutcome("simulated: the answer to the commit was lost")
         self._host.point()

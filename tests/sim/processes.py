@@ -16,7 +16,7 @@ from eventbus.topics import Topology
 from sensors.actions.base import Action, ActionCall, ActionError, SpecModel, TransactionalAction
 from sensors.deadletters import DeadLetters
 from sensors.invoke import Invoker
-from sensors.metrics import SensorMetrics
+from sensors.metrics import SensorMetrics, StageMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Completion
 from sensors.runner.guard import TopicGuard
@@ -26,10 +26,10 @@ from sensors.runner.loop import StageLoop
 from sensors.runner.stages import JoinStage, MatchStage
 from sensors.tasks import Delivery
 from tests.sim.dice import Dice, Fault
-from tests.sim.log import Crash, DelayedEnds, SimCluster
+from tests.sim.log import Crash, DelayedEnds, SimCluster, SimConsumer
 
 _DRAIN_SECONDS = 5.0
-_INVOKE = 2
+INVOKE = 2
 
 
 class SimClock(ManualClock):
@@ -39,6 +39,21 @@ class SimClock(ManualClock):
 
     def now_ms(self) -> int:
         return super().now_ms() + self.jumped_ms
+
+
+class NoMetrics(SensorMetrics):
+    """Nobody reads them here, and to count takes time."""
+
+    def stage(self, stage: Stage) -> StageMetrics:
+        return _NoStageMetrics(self, stage, self._clock, self.name)
+
+
+class _NoStageMetrics(StageMetrics):
+    def received(self, records: int) -> None:
+        pass
+
+    def committed(self, outputs: Sequence[Output]) -> None:
+        pass
 
 
 class Sink:
@@ -155,6 +170,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     horizon_records: int
     horizon_ms: int
     concurrency: int
+    batch: int
+    """No transaction has more records than that: larger ones would never get through the mishaps."""
     suspend: Callable[[Process], None]
     outlast: Callable[[Process, str], None]
 
@@ -175,10 +192,11 @@ class Process:
             name: SimWriter(out_topic(plan.name)) if delivery.exactly_once else SimAction(around.sink)
             for name, delivery in sensor.deliveries.items()
         }
+        self._invoker = Invoker(plan, sensor.deliveries, topology, slot, concurrency=around.concurrency)
         invoke = InvokeStage(
             plan,
             topology,
-            Invoker(plan, sensor.deliveries, topology, slot, concurrency=around.concurrency),
+            self._invoker,
             actions,
             self.executor,
             clock=around.clock,
@@ -189,6 +207,7 @@ class Process:
         cluster = SimCluster(around.cluster, around.ends, self)
         guard = TopicGuard(cluster, plan.name, topology, around.clock)
         self.deeds = 0
+        self.batch = around.batch
         self.loops: list[StageLoop] = []
         self.not_before = [0.0, 0.0, 0.0]
         self._rested: list[tuple[int, ...] | None] = [None, None, None]
@@ -229,15 +248,29 @@ class Process:
 
     def has_rested(self, number: int) -> bool:
         """Whether the last turn of this stage found nothing to do, and there is nothing new since."""
+        if number == INVOKE and self.executor.pending:
+            return False
         return self._rested[number] == self._input(number)
+
+    def heartbeat(self) -> None:
+        """What a client's own thread does. Here a poll would do the same, and take longer."""
+        for loop in self.loops:
+            assert isinstance(loop._consumer, SimConsumer)
+            loop._consumer.heartbeat(self._around.clock.monotonic())
 
     def _input(self, number: int) -> tuple[int, ...]:
         """Changes whenever there is something new for a stage: records, transaction markers, members, outcomes."""
         return (
-            sum(log.end for log in self._logs[number]),
+            sum(self._logs[number][partition].last_stable_offset for partition in self.loops[number]._assignments),
             self._groups[number].generation,
-            self.executor.deeds if number == _INVOKE else 0,
+            self._due(number),
         )
+
+    def _due(self, number: int) -> int:
+        if number != INVOKE:
+            return 0
+        wakeup = self._invoker.next_wakeup()
+        return self.executor.deeds + (wakeup is not None and wakeup <= self._around.clock.monotonic())
 
     def kill(self) -> None:
         """SIGKILL: the group and the open transactions learn of it by their time-outs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from eventbus.cloudevents import to_kafka
 from eventbus.clock import ManualClock
+from eventbus.cloudevents import to_kafka
 from eventbus.events import Event
 from eventbus.hashing import partition_of
 from eventbus.memory.topics import Partition
@@ -15,6 +15,7 @@ from tests.sim.dice import Dice, Fault
 from tests.sim.journal import Journal
 from tests.sim.specs import EVENT_NAMES, NAME
 
+_HAPPENINGS = 350
 _KEYS = ("k1", "k2", "k3", "")
 
 
@@ -30,6 +31,8 @@ class Shop:
         self._logs = logs
         self._events = events
         self._burst = dice.pick((8, 30, 60))
+        self.rate = events / (self._burst / 2) / _HAPPENINGS
+        """How often it publishes, so that all seeds take about the same time."""
         self._sold = 0
         self.published = 0
 

@@ -15,12 +15,11 @@ from eventbus.memory.topics import Partition
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record, TopicSpec
 from eventbus.topics import Topology, event_topic, sensor_topics
-from sensors.metrics import SensorMetrics
 from sensors.runner import stages
 from tests.sim.dice import Dice, Fault
 from tests.sim.journal import Journal
 from tests.sim.log import Crash, DelayedEnds, LateMarkers
-from tests.sim.processes import Process, Sensor, SimClock, Sink, Surroundings, out_topic
+from tests.sim.processes import INVOKE, NoMetrics, Process, Sensor, SimClock, Sink, Surroundings, out_topic
 from tests.sim.reference import Span
 from tests.sim.settling import settle
 from tests.sim.shop import Shop
@@ -29,11 +28,11 @@ from tests.sim.verdict import Findings, judge
 
 SESSION_TIMEOUT, TRANSACTION_TIMEOUT = 6.0, 10.0
 _MAX_SLOTS = 4
-_STEPS_AFTER_THE_LAST_EVENT = 100
-_TURNS = (0, 1, 2, 2)
-"""Stages by number: an action takes several turns of the invoke stage."""
+_STEPS_AFTER_THE_LAST_EVENT = 150
+_STAGES = range(len(Stage))
+_IDLE_SECONDS = 3.0
 _MAX_NESTING = 2
-_TURNS_WITHOUT_A_ZOMBIE = 8
+_TURNS_WITHOUT_A_ZOMBIE = 6
 
 
 class Report(msgspec.Struct):
@@ -78,16 +77,17 @@ class Simulation:
             cluster=self.cluster,
             ends=self._ends,
             topology=self.topology,
-            metrics=SensorMetrics(NAME, self.clock),
+            metrics=NoMetrics(NAME, self.clock),
             sink=self.sink,
             horizon_records=self.horizon_records,
             horizon_ms=dice.pick((2_000, 60_000, 3_600_000)),
             concurrency=dice.pick((2, 8, 64)),
+            batch=dice.pick((10, 40, 150)),
             suspend=self._suspend,
             outlast=self._outlast,
         )
         self._limit = dice.pick((200, 400, metadata.LIMIT))
-        self._part_records = dice.pick((1, 3, 500))
+        self._part_records = 1 + self._around.batch // dice.pick((1, 3, 8))
         self._shop = Shop(
             dice, self.clock, self.journal, self.cluster._broker.topics[NAME.event_topic].partitions, events
         )
@@ -127,7 +127,7 @@ class Simulation:
         dice = self.dice
         self.clock.advance(0.1 * dice.fraction())
         choice = dice.fraction()
-        if choice < 0.08 and self._shop.open:
+        if choice < self._shop.rate and self._shop.open:
             self._shop.publish()
         elif choice < 0.85:
             self._step_someone()
@@ -181,16 +181,22 @@ class Simulation:
     # --- processes --------------------------------------------------------------------------------------------------
 
     def _step_someone(self) -> None:
-        """Most turns of a stage that has nothing to do are left out: they would only take time."""
+        """A turn of a stage that has something to do. If there is none, time passes until something is due."""
         awake = self._awake()
-        if awake:
-            for _ in range(4):
-                process, stage = self.dice.pick(awake), self.dice.pick(_TURNS)
-                if not process.has_rested(stage):
-                    break
-            if stage == 2 and process.executor.pending and self.dice.coin():
-                process.executor.complete(1 + self.dice.below(len(process.executor.pending)))
+        restless = [(process, stage) for process in awake for stage in _STAGES if not process.has_rested(stage)]
+        if restless:
+            process, stage = self.dice.pick(restless)
+            if stage == INVOKE:
+                process.executor.complete(self.dice.below(1 + len(process.executor.pending)))
             self.step(process, stage)
+        elif self.dice.coin():
+            self.markers.deliver_one()
+        else:
+            self.clock.advance(_IDLE_SECONDS * self.dice.fraction())
+            for process in awake:
+                process.heartbeat()
+            with self.cluster._broker.looking():
+                pass  # whatever is due now happens
 
     def _awake(self) -> list[Process]:
         return [process for process in self.processes.values() if process.alive and not process.suspended]
