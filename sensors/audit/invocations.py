@@ -129,7 +129,7 @@ class _Case(msgspec.Struct, frozen=True):
             yield self.about(event_topic, Breach.LOST, "did not succeed and is not in the dead letters")
         elif mode == AT_MOST_ONCE and len(self.calls) > 1:
             yield self.about(event_topic, Breach.DUPLICATED, f"may be called once, and was {len(self.calls)} times")
-        elif mode == AT_MOST_ONCE and self.notes[-1].outcome == RELEASED:
+        elif mode == AT_MOST_ONCE and self.notes[-1].outcome == RELEASED and not self.buried:
             yield self.about(event_topic, Breach.LOST, "was given back and never taken again")
         if recorded[SUCCEEDED] > succeeded:
             yield self.about(event_topic, Breach.UNEXPLAINED, "is recorded as done, and was not done")

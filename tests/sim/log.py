@@ -35,6 +35,7 @@ class Host(Protocol):
     """The process that makes the calls."""
 
     dice: Dice
+    replica: str
     batch: int
     """The most records it gets at a time."""
     deeds: int
@@ -46,13 +47,18 @@ class Host(Protocol):
     def outlast(self, topic: str) -> None:
         """It may be suspended for longer than its session while it is about to commit offsets of this topic."""
 
+    def suffers(self, mishap: str) -> None:
+        """Something has happened that explains why it loses or repeats an invocation."""
+
 
 class LateMarkers:
     """Markers reach partitions and groups one by one, in any order, when the dice say so."""
 
-    def __init__(self, dice: Dice, applied: Callable[[Group, dict[tuple[str, int], Committed]], None]) -> None:
+    def __init__(self, dice: Dice, applied: Callable[[Group, dict[tuple[str, int], Committed], str], None]) -> None:
         self._dice = dice
         self._applied = applied
+        self.senders: dict[int, str] = {}
+        """Which replica has last sent offsets as which producer."""
         self._waiting: defaultdict[int, list[tuple[Touched, bool]]] = defaultdict(list)
 
     def write(self, producer: int, touched: Sequence[Touched], *, commit: bool) -> None:
@@ -80,7 +86,7 @@ class LateMarkers:
         staged = touched._pending.get(producer, {}) if isinstance(touched, Group) else {}
         touched.end_transaction(producer, commit=commit)
         if isinstance(touched, Group) and commit:
-            self._applied(touched, staged)
+            self._applied(touched, staged, self.senders[producer])
 
 
 class DelayedEnds:
@@ -103,8 +109,9 @@ class DelayedEnds:
 class SimCluster:
     """`eventbus.ports.Cluster` for one process."""
 
-    def __init__(self, cluster: MemoryCluster, ends: DelayedEnds, host: Host) -> None:
+    def __init__(self, cluster: MemoryCluster, markers: LateMarkers, ends: DelayedEnds, host: Host) -> None:
         self._cluster = cluster
+        self._markers = markers
         self._ends = ends
         self._host = host
 
@@ -121,10 +128,11 @@ class SimCluster:
         return self._cluster.committed(group, topic)
 
     def consumer(self, group: str, topic: str, listener: RebalanceListener) -> SimConsumer:
-        return SimConsumer(self._cluster.consumer(group, topic, listener), self._host)
+        return SimConsumer(self._cluster.consumer(group, topic, _Listener(listener, self._host)), self._host)
 
     def producer(self, transactional_id: str) -> SimProducer:
-        return SimProducer(self._cluster.producer(transactional_id), transactional_id, self._ends, self._host)
+        real = self._cluster.producer(transactional_id)
+        return SimProducer(real, transactional_id, self._markers, self._ends, self._host)
 
     def reader(self) -> SimReader:
         return SimReader(self._cluster.reader(), self._host)
@@ -134,6 +142,20 @@ class SimCluster:
 
     def close(self) -> None:
         self._cluster.close()
+
+
+class _Listener:
+    """Passes everything on, and takes note when the group does without the process."""
+
+    def __init__(self, real: RebalanceListener, host: Host) -> None:
+        self.assigned = real.assigned
+        self.revoked = real.revoked
+        self._real = real
+        self._host = host
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        self._host.suffers("expelled from its group")
+        self._real.lost(partitions)
 
 
 class SimConsumer:
@@ -210,9 +232,12 @@ class SimReader:
 class SimProducer:
     """`eventbus.ports.TransactionalProducer` with faults."""
 
-    def __init__(self, real: MemoryProducer, transactional_id: str, ends: DelayedEnds, host: Host) -> None:
+    def __init__(
+        self, real: MemoryProducer, transactional_id: str, markers: LateMarkers, ends: DelayedEnds, host: Host
+    ) -> None:
         self._real = real
         self._id = transactional_id
+        self._markers = markers
         self._ends = ends
         self._host = host
         self._dice = host.dice
@@ -247,6 +272,7 @@ class SimProducer:
         if self._dice.strikes(Fault.ABORT):
             raise AbortableError("simulated: the offsets were refused")
         self._real.send_offsets(topic, commits, group_metadata)
+        self._markers.senders[self._real._broker.coordinator._producers[self._id].number] = self._host.replica
         self._host.point()
 
     def commit(self) -> None:

@@ -50,4 +50,4 @@ def _caught(seed: int) -> str:
         report = run_seed(seed)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return "" if report.clean else str(report.findings)
+    return "" if report.clean else "; ".join(map(str, report.violations))

@@ -63,5 +63,8 @@ def _lags(simulation: Simulation, stage: Stage, partition: int, committed: Commi
         return True
     position = committed.offset
     if stage is Stage.JOIN:
-        position = decode_join(committed.offset, committed.metadata).position
+        join = decode_join(committed.offset, committed.metadata)
+        if join.owner.generation < len(simulation.sensors):
+            return True  # the new spec has not been rolled out to this partition
+        position = join.position
     return bool(log.read(position, 1)[0])

@@ -15,16 +15,19 @@ from eventbus.memory.topics import Partition
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record, TopicSpec
 from eventbus.topics import Topology, event_topic, sensor_topics
+from sensors.audit.commits import replayed_by
+from sensors.audit.invocations import Mishap
+from sensors.audit.violations import Violation
+from sensors.metrics import SensorMetrics
 from sensors.runner import stages
 from tests.sim.dice import Dice, Fault
 from tests.sim.journal import Journal
 from tests.sim.log import Crash, DelayedEnds, LateMarkers
-from tests.sim.processes import INVOKE, NoMetrics, Process, Sensor, SimClock, Sink, Surroundings, out_topic
-from tests.sim.reference import Span
+from tests.sim.processes import INVOKE, Process, Sensor, SimClock, Sink, Surroundings, out_topic
 from tests.sim.settling import settle
 from tests.sim.shop import Shop
 from tests.sim.specs import NAME, Specs
-from tests.sim.verdict import Findings, judge
+from tests.sim.verdict import verdict_on
 
 SESSION_TIMEOUT, TRANSACTION_TIMEOUT = 6.0, 10.0
 _MAX_SLOTS = 4
@@ -45,11 +48,13 @@ class Report(msgspec.Struct):
     longest_replay: int
     trace: int
     """A checksum of everything that happened."""
-    findings: Findings
+    given_up: int
+    """At-most-once actions that nobody was called for."""
+    violations: list[Violation]
 
     @property
     def clean(self) -> bool:
-        return self.findings.clean
+        return not self.violations
 
 
 class Simulation:
@@ -70,14 +75,17 @@ class Simulation:
         self._ends = DelayedEnds(self.cluster)
         self.topology = self._create_topics()
         self.sink = Sink(dice)
+        self.mishaps: list[Mishap] = []
         self.horizon_records = dice.pick((2, 5, 20, 100, 10_000))
         self._around = Surroundings(
             dice=dice,
             clock=self.clock,
             cluster=self.cluster,
+            markers=self.markers,
+            mishaps=self.mishaps,
             ends=self._ends,
             topology=self.topology,
-            metrics=NoMetrics(NAME, self.clock),
+            metrics=SensorMetrics(NAME, self.clock),
             sink=self.sink,
             horizon_records=self.horizon_records,
             horizon_ms=dice.pick((2_000, 60_000, 3_600_000)),
@@ -93,6 +101,7 @@ class Simulation:
         )
         self._specs = Specs(dice)
         self.processes: dict[str, Process] = {}
+        self._started = 0
 
     # --- the course of things ---------------------------------------------------------------------------------------
 
@@ -105,22 +114,22 @@ class Simulation:
             for _ in range(_STEPS_AFTER_THE_LAST_EVENT):
                 self._happen()
             self._calm_down()
-            judge(self)
+            verdict = verdict_on(self)
         return Report(
             seed=self.seed,
             events=self._shop.published,
-            actions=len(self.records(NAME.topic(Kind.ACTION))),
+            actions=verdict.actions,
             faults={str(fault): number for fault, number in sorted(self.dice.counts.items())},
-            longest_replay=self.longest_replay,
+            longest_replay=max(map(replayed_by, self.journal.commits), default=0),
             trace=self.journal.trace,
-            findings=self.findings,
+            given_up=len(verdict.given_up),
+            violations=[*self.journal.violations, *verdict.violations],
         )
 
-    def trace(self) -> list[str]:
-        """Run it and tell everything that happened."""
+    def trace(self) -> Report:
+        """Run it and write down everything that happens."""
         self.journal.lines = []
-        self.run()
-        return self.journal.lines
+        return self.run()
 
     def _happen(self) -> None:
         """One thing happens."""
@@ -212,7 +221,7 @@ class Simulation:
         except EventBusError as error:
             # Who is suspended for longer than a transaction may last is fenced, too.
             if not (self.dice.counts.keys() & {Fault.SUSPEND, Fault.ZOMBIE} and "taken over" in str(error)):
-                self.findings.unexplained.append(f"replica {process.slot} stopped: {error}")
+                self.journal.complain(f"the replica has stopped: {error}", process.replica)
             self._close(process)
 
     @contextmanager
@@ -250,7 +259,8 @@ class Simulation:
 
     def start(self, slot: str) -> None:
         self.journal.note(f"start {slot} generation {len(self.sensors)}")
-        self.processes[slot] = Process(self._around, self._specs.latest, slot)
+        self._started += 1
+        self.processes[slot] = Process(self._around, self._specs.latest, slot, f"{slot}.{self._started}")
 
     def _close(self, process: Process) -> None:
         self.journal.note(f"close {process.slot}")
@@ -260,6 +270,7 @@ class Simulation:
             pass
         except LogError as error:
             self.journal.note(f"close {process.slot}: {error}")
+            process.suffers("could not leave in order")
             process.kill()
 
     def _calm_down(self) -> None:
@@ -271,7 +282,7 @@ class Simulation:
             if not process.alive:
                 self.start(slot)
         if not settle(self):
-            self.findings.unexplained.append("the sensor has not come to rest")
+            self.journal.complain("the sensor has not come to rest")
 
     # --- what the judge asks for ------------------------------------------------------------------------------------
 
@@ -279,18 +290,6 @@ class Simulation:
     def sensors(self) -> dict[int, Sensor]:
         """By generation."""
         return self._specs.sensors
-
-    @property
-    def spans(self) -> dict[tuple[Stage, int], list[Span]]:
-        return self.journal.spans
-
-    @property
-    def findings(self) -> Findings:
-        return self.journal.findings
-
-    @property
-    def longest_replay(self) -> int:
-        return self.journal.longest_replay
 
     def records(self, topic: str) -> list[Record]:
         """All committed records of a topic, those included that retention has removed."""
