@@ -21,6 +21,6 @@ _FAILOVERS_AND_VERDICT = 600.0
 @pytest.mark.timeout(MINUTES * 60 + CALM_SECONDS + _FAILOVERS_AND_VERDICT)
 def test_no_promise_is_broken_in_a_storm(tmp_path: Path) -> None:
     console = Console()
-    report, findings = run(Options(minutes=MINUTES, seed=SEED), tmp_path, console)
-    show(console, report, findings)
-    assert findings.clean
+    report, verdict = run(Options(minutes=MINUTES, seed=SEED), tmp_path, console)
+    show(console, report, verdict)
+    assert verdict.clean, verdict.violations

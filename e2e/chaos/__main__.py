@@ -29,10 +29,10 @@ def main() -> None:
     console = Console()
     shutil.rmtree(WORKSPACE, ignore_errors=True)
     WORKSPACE.mkdir(parents=True)
-    report, findings = run(options, WORKSPACE, console)
+    report, verdict = run(options, WORKSPACE, console)
     write(report)
-    show(console, report, findings)
-    sys.exit(not findings.clean)
+    show(console, report, verdict)
+    sys.exit(not verdict.clean)
 
 
 def _options() -> Options:

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import e2e
-from e2e.chaos.evidence import Mishap, now_ms
+from e2e.chaos.evidence import now_ms
 from e2e.chaos.points import DISARM
 from eventbus.bus import Bus
+from sensors.audit.invocations import Mishap
 
 ROOT = Path(e2e.__file__).parents[1]
 _KILLED = -signal.SIGKILL

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from e2e.chaos.evidence import Mishap
+from sensors.audit.invocations import Mishap
 
 _OWN_MISHAPS = ("transaction aborted", "could not commit on revoke", "could not abort", "partitions lost")
 

@@ -15,7 +15,9 @@ from rich.table import Table
 
 from e2e.chaos.failover import Failovers
 from e2e.chaos.storm import Aftermath, Options, Progress
-from e2e.chaos.verdict import Explained, Findings
+from sensors.audit.invocations import Difference
+from sensors.audit.verdict import Verdict
+from sensors.audit.violations import Breach
 
 REPORT = Path("build/chaos.json")
 _PLAIN_SECONDS = 10.0
@@ -55,7 +57,7 @@ class Teller:
 
 
 def document(
-    options: Options, failovers: Failovers, aftermath: Aftermath, findings: Findings, seconds: float
+    options: Options, failovers: Failovers, aftermath: Aftermath, verdict: Verdict, seconds: float
 ) -> dict[str, object]:
     evidence = aftermath.evidence
     faults = Counter(aftermath.faults)
@@ -64,37 +66,29 @@ def document(
         "events": len(evidence.events),
         "faults": {"total": faults.total(), **dict(faults.most_common())},
         "actions": len(evidence.actions),
-        "lost": len(findings.lost),
-        "duplicated": len(findings.duplicated),
-        "out_of_order": len(findings.out_of_order),
-        "unexplained": len(findings.unexplained),
+        **{str(breach): verdict.count(breach) for breach in Breach},
         "longest_replay": aftermath.longest_replay,
         "seconds": round(seconds, 1),
         "failover_same_slot_seconds": round(max(failovers.same_slot), 2),
         "failover_survivor_seconds": round(max(failovers.survivor), 2),
         "minutes": options.minutes,
         "dependencies": options.dependencies,
-        "triggers": len(evidence.plan.triggers),
+        "triggers": sum(len(plan.triggers) for plan in evidence.plans.values()),
         "partitions": options.partitions,
         "mode": options.mode,
         "calls": len(evidence.calls),
-        "dead_letters": len(evidence.dead_letters),
+        "dead_letters": len(evidence.letters),
         "not_acknowledged": aftermath.doubtful,
         "calm_seconds": round(aftermath.calm_seconds, 1),
-        "at_most_once_given_up": _by_mishap(findings.given_up),
-        "calls_without_record": _by_mishap(findings.repeated),
+        "at_most_once_given_up": _by_mishap(verdict.given_up),
+        "calls_without_record": _by_mishap(verdict.unrecorded),
         "kills_by_point": _by_point(aftermath),
-        "findings": {
-            "lost": findings.lost[:_SHOWN],
-            "duplicated": findings.duplicated[:_SHOWN],
-            "out_of_order": findings.out_of_order[:_SHOWN],
-            "unexplained": findings.unexplained[:_SHOWN],
-        },
-        "given_up": [msgspec.structs.asdict(each) for each in findings.given_up],
+        "violations": [str(violation) for violation in verdict.violations[:_SHOWN]],
+        "given_up": [msgspec.structs.asdict(each) for each in verdict.given_up],
     }
 
 
-def _by_mishap(entries: Iterable[Explained]) -> dict[str, int]:
+def _by_mishap(entries: Iterable[Difference]) -> dict[str, int]:
     return dict(Counter(entry.mishap for entry in entries).most_common())
 
 
@@ -108,17 +102,11 @@ def write(report: dict[str, object]) -> None:
     REPORT.write_text(json.dumps(report, indent=2) + "\n")
 
 
-def show(console: Console, report: dict[str, object], findings: Findings) -> None:
+def show(console: Console, report: dict[str, object], verdict: Verdict) -> None:
     faults = report["faults"]
     console.print(_table(report, faults if isinstance(faults, dict) else {}))
-    for name, entries in (
-        ("lost", findings.lost),
-        ("duplicated", findings.duplicated),
-        ("out of order", findings.out_of_order),
-        ("unexplained", findings.unexplained),
-    ):
-        for entry in entries[:_SHOWN]:
-            console.print(f"[red]{name}[/red]: {entry}", highlight=False, soft_wrap=True)
+    for violation in verdict.violations[:_SHOWN]:
+        console.print(f"[red]{violation}[/red]", highlight=False, soft_wrap=True)
 
 
 def _table(values: dict[str, object], faults: dict[str, int]) -> Table:

@@ -6,8 +6,9 @@ import asyncio
 from contextlib import suppress
 from enum import StrEnum
 
-from e2e.chaos.evidence import Call, now_ms
+from e2e.chaos.evidence import now_ms
 from eventbus.broker.ports import HOST, free_ports
+from sensors.audit.invocations import Call
 
 CALLER = "X-Replica"
 """The header with the slot of the replica that calls."""
@@ -47,7 +48,7 @@ class Sink:
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether nobody has called for that long."""
-        return not self.calls or now_ms() - self.calls[-1].ended_ms > seconds * 1000
+        return not self.calls or now_ms() - self.calls[-1].ended > seconds * 1000
 
     async def close(self) -> None:
         """Returns when the last call is in the ledger."""
@@ -67,30 +68,32 @@ class Sink:
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while True:
-                    trigger, headers = await _request(reader)
+                    headers = await _request(reader)
                     action, replica, began = headers["idempotency-key"], headers[CALLER.lower()], now_ms()
                     self.reached.add(action)
-                    status = await self._answer(reader, writer)
-                    self.calls.append(Call(action, trigger, replica, began, now_ms(), status))
+                    succeeded = await self._answer(reader, writer)
+                    self.calls.append(Call(action, replica, began, now_ms(), succeeded))
         finally:
             self._connections.discard(writer)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Returns whether what was asked for is done."""
         if self._mood in (Mood.HANG, Mood.DEAD):
             with suppress(TimeoutError, ConnectionError):
                 await asyncio.wait_for(reader.read(1), HANG_SECONDS)  # until the caller gives up
             writer.close()
-            return None
-        status, line = (200, b"200 OK") if self._mood is Mood.OK else (500, b"500 Internal Server Error")
-        writer.write(b"HTTP/1.1 " + line + b"\r\nContent-Length: 0\r\n\r\n")
-        return status
+            return False
+        succeeds = self._mood is Mood.OK
+        status = b"200 OK" if succeeds else b"500 Internal Server Error"
+        writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+        return succeeds
 
 
-async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str]]:
-    """The path and the headers of a request that has arrived in full."""
+async def _request(reader: asyncio.StreamReader) -> dict[str, str]:
+    """The headers of a request that has arrived in full."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    start, *lines = head.rstrip().split("\r\n")
+    _start, *lines = head.rstrip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     await reader.readexactly(int(headers["content-length"]))
-    return start.split()[1].strip("/"), headers
+    return headers

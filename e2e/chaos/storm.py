@@ -12,7 +12,7 @@ import msgspec
 
 from e2e.chaos.brokers import Brokers
 from e2e.chaos.dump import commits_of, dump, ends_of
-from e2e.chaos.evidence import Evidence
+from e2e.chaos.evidence import Fingerprint
 from e2e.chaos.faults import Faults, Rest
 from e2e.chaos.fleet import Fleet
 from e2e.chaos.logs import longest_replay, own_mishaps
@@ -22,11 +22,17 @@ from e2e.chaos.traffic import Traffic
 from e2e.chaos.witness import Witness
 from eventbus import Bus
 from eventbus.broker import EmbeddedBroker
+from eventbus.clock import SystemClock
 from eventbus.errors import RetriableError
+from eventbus.formats import Source
 from eventbus.metadata import decode_join
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record
 from eventbus.topics import ensure_sensor_topics
+from sensors.audit.commits import SeenCommit
+from sensors.audit.verdict import Evidence
+from sensors.inspection import held_state
+from sensors.join import HORIZON_RECORDS
 from sensors.sensor import Sensor
 
 CALM_SECONDS = 300.0
@@ -65,6 +71,8 @@ class Aftermath(msgspec.Struct):
     """A storm that is over."""
 
     evidence: Evidence
+    concurrent: list[Fingerprint]
+    """The action topic as somebody saw it who read it all the time."""
     faults: dict[str, int]
     unexplained: list[str]
     """What needs no verdict: replicas that ended by themselves, work that was never done."""
@@ -90,7 +98,6 @@ class Storm:
         self._sink = Sink()
         file.write_text(manifest(names, options.mode, self._sink.url))
         sensor = Sensor.load(file)
-        self._at_least_once = frozenset(each.name for each in sensor.manifest.spec.triggers if each.atLeastOnce)
         self._plan = sensor.blueprint(self._bus.name).plan
         self._topology = ensure_sensor_topics(self._bus.cluster, self._plan.name)
         self._faults = Faults(options.seed, self._fleet, self._sink, Brokers(broker), options.partitions)
@@ -190,22 +197,31 @@ class Storm:
         if self._witness.failure is not None:
             self._unexplained.append(f"the concurrent reader has failed: {self._witness.failure}")
         evidence = Evidence(
-            plan=self._plan,
-            topology=topology,
-            at_least_once=self._at_least_once,
+            plans={self._plan.owner.generation: self._plan},
             events=dump(self._bus, name.event_topic, topology.event_partitions),
             triggers=triggers,
             actions=actions,
             invocations=dump(self._bus, name.topic(Kind.INVOCATION), topology.invocation_partitions),
-            dead_letters=dump(self._bus, name.topic(Kind.DLQ), topology.dlq_partitions),
-            concurrent=self._witness.seen,
+            letters=dump(self._bus, name.topic(Kind.DLQ), topology.dlq_partitions),
             calls=self._sink.calls,
             mishaps=[*fleet.mishaps, *(mishap for slot, log in logs.items() for mishap in own_mishaps(slot, log))],
-            commits={stage: commits_of(self._bus, name, stage) for stage in Stage},
+            commits=[
+                SeenCommit(stage, partition, commit.offset, commit.metadata)
+                for stage in Stage
+                for partition, commit in commits_of(self._bus, name, stage).items()
+                if commit is not None
+            ],
+            held={
+                (state.trigger, event.dependency): Source(event.partition, event.offset, event.since)
+                for state in held_state(self._bus.cluster, self._plan, topology, SystemClock())
+                for event in state.held
+            },
+            horizon=HORIZON_RECORDS,
         )
         self._bus.close()
         return Aftermath(
             evidence=evidence,
+            concurrent=self._witness.seen,
             faults=dict(fleet.faults),
             unexplained=[*fleet.unexplained, *self._unexplained],
             longest_replay=longest_replay(logs.values()),
