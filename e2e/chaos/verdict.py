@@ -132,7 +132,8 @@ def _judge_invocations(evidence: Evidence, findings: Findings) -> None:
 def _judge_records(action: str, story: _Story, mishaps: _Mishaps, findings: Findings) -> None:
     """Every success was seen by the sink; every call was recorded, or its replica came to grief."""
     calls = sorted(story.calls, key=lambda call: call.began_ms)
-    for note in sorted(story.notes, key=lambda note: note.started):
+    # Those that were answered first: of the others it is less certain which call was theirs.
+    for note in sorted(story.notes, key=lambda note: (note.status is None, note.started)):
         if note.outcome in _ATTEMPTS:
             call = next((call for call in calls if _is_of(note, call)), None)
             if call is not None:

@@ -53,6 +53,7 @@ def note(evidence: Evidence, fact: ActionFact, outcome: str, moment: int, replic
         replica=replica,
         started=moment,
         ended=moment + CALL_MS,
+        status="200" if outcome == "succeeded" else None,
     )
     topic, offset = NAME.topic(Kind.INVOCATION), len(evidence.invocations)
     evidence.invocations.append(Record(topic, 0, offset, moment, fact.id.encode(), encode_fact(invocation), ()))
@@ -140,6 +141,14 @@ def test_a_success_whose_call_was_refused_is_found() -> None:
     call = uncall(evidence, actions_of(evidence, "both")[0].id)
     evidence.calls.append(Call(call.action, call.trigger, "0", call.began_ms, call.ended_ms, 500))
     assert any("the sink saw no such call" in found for found in judge(evidence).unexplained)
+
+
+def test_a_success_is_not_mistaken_for_the_attempt_before_it_that_reached_nobody() -> None:
+    evidence = make_evidence()
+    action = actions_of(evidence, "both")[0]
+    [call] = [call for call in evidence.calls if call.action == action.id]
+    note(evidence, action, "failed", call.began_ms - 50)
+    assert judge(evidence).clean
 
 
 def test_a_repeated_call_needs_a_mishap_of_its_replica_at_that_time() -> None:
