@@ -19,7 +19,7 @@ SCALES = (1, 5, 2)
 BAD_MOODS = (Mood.ERROR, Mood.HANG, Mood.DEAD)
 
 # Seconds between two faults of a kind. In an hour that makes some 450 kills, 75 zombies and 35 dead brokers.
-_BETWEEN_KILLS = 3.0, 12.0
+_BETWEEN_KILLS = 2.0, 10.0
 _BETWEEN_ZOMBIES = 20.0, 55.0
 _BETWEEN_BROKERS = 30.0, 110.0
 _BETWEEN_SCALES = 25.0, 50.0
@@ -61,6 +61,8 @@ class Faults:
             for kind in (self._kills, self._zombies, self._broker_kills, self._scales, self._moods):
                 kinds.create_task(kind(random.Random(f"{self._seed} {kind.__name__}")))
         await self._sink.become(Mood.OK)
+        for member in self._fleet.running():
+            member.disarm()
         self._fleet.scale(self._replicas)
 
     async def _kills(self, dice: random.Random) -> None:
@@ -91,7 +93,7 @@ class Faults:
             number = dice.choice(self._brokers.numbers)
             began = now_ms()
             await self._brokers.kill(number)
-            self._fleet.faults["broker sigkill"] += 1
+            self._fleet.faults["broker SIGKILL"] += 1
             await asyncio.sleep(dice.uniform(*_BROKER_DEAD))
             await self._brokers.bring_back(number)
             self._fleet.all_had(f"SIGKILL of broker {number}", began, now_ms(), self._replicas)
@@ -117,8 +119,5 @@ class Faults:
         return time.monotonic() < self._end
 
     def _any_replica(self, dice: random.Random) -> Member | None:
-        """One that nothing has been done to yet."""
-        candidates = [
-            member for member in self._fleet.running() if not (member.suspended or member.armed or member.told_to_stop)
-        ]
+        candidates = [member for member in self._fleet.running() if member.untouched]
         return dice.choice(candidates) if candidates else None

@@ -20,6 +20,7 @@ ROOT = Path(e2e.__file__).parents[1]
 _KILLED = -signal.SIGKILL
 _STOPPED_EARLY = -signal.SIGTERM
 """SIGTERM came before the replica had said what to do about it."""
+_RANDOM = "SIGKILL"
 _STOP_SECONDS = 60.0
 _ZOMBIE_MS = 6000
 """What a suspended replica had queued it still begins when it goes on, until it learns that others have taken over."""
@@ -32,35 +33,39 @@ class Member:
         self.slot = slot
         self.log_start = log_start
         self.process = process
-        self.armed: str | None = None
+        self.armed = False
         self.suspended = False
-        self.told_to_stop = False
-        self.doom = "SIGKILL by somebody else"
-        self.doom_ms = 0
+        self.doom: str | None = None
+        self.doomed_ms = 0
+        self.told_to_stop_ms: int | None = None
 
     @property
     def alive(self) -> bool:
         return self.process.returncode is None
 
+    @property
+    def untouched(self) -> bool:
+        """Nothing has been done to it yet."""
+        return self.alive and not (self.suspended or self.armed or self.told_to_stop_ms)
+
     def kill(self) -> None:
         """SIGKILL: no farewell, no clean-up, in the middle of whatever it was doing."""
-        self._expect("SIGKILL")
+        self.doom, self.doomed_ms = _RANDOM, now_ms()
         self.process.kill()
 
     def arm(self, point: str) -> None:
         """Let it kill itself when it passes this point next."""
-        self._expect(f"SIGKILL at {point}")
-        self.armed = point
+        self.armed = True
+        self.doom, self.doomed_ms = f"SIGKILL at {point}", now_ms()
         self._say(point)
 
     def disarm(self) -> None:
-        self.armed = None
+        self.armed = False
         self._say(DISARM)
 
     def terminate(self) -> None:
-        if not self.told_to_stop:
-            self.told_to_stop = True
-            self._expect("SIGTERM")
+        if self.told_to_stop_ms is None:
+            self.told_to_stop_ms = now_ms()
             self.process.terminate()
 
     def suspend(self) -> None:
@@ -71,9 +76,6 @@ class Member:
         self.suspended = False
         if self.alive:
             self.process.send_signal(signal.SIGCONT)
-
-    def _expect(self, doom: str) -> None:
-        self.doom, self.doom_ms = doom, now_ms()
 
     def _say(self, line: str) -> None:
         if self.process.stdin is not None:
@@ -166,11 +168,11 @@ class Fleet:
 
     def _note_end(self, member: Member, code: int) -> None:
         slot = str(member.slot)
-        if code == _KILLED and member.doom_ms:
-            self.faults["sigkill at a named point" if member.armed else "sigkill"] += 1
-            self.mishaps.append(Mishap(slot, member.doom_ms, now_ms(), member.doom))
-        elif member.told_to_stop and code in (0, _STOPPED_EARLY):
-            self.mishaps.append(Mishap(slot, member.doom_ms, now_ms(), member.doom))
+        if code == _KILLED and member.doom is not None:
+            self.faults[_RANDOM if member.doom == _RANDOM else "SIGKILL at a named point"] += 1
+            self.mishaps.append(Mishap(slot, member.doomed_ms, now_ms(), member.doom))
+        elif code in (0, _STOPPED_EARLY) and member.told_to_stop_ms is not None:
+            self.mishaps.append(Mishap(slot, member.told_to_stop_ms, now_ms(), "SIGTERM"))
         else:
             last_words = (self.log(member.slot).read_text().strip() or "no output").splitlines()[-1]
             self.unexplained.append(f"replica {slot} has ended with {code}: {last_words}")

@@ -1,4 +1,4 @@
-"""What the replicas say about themselves in their logs: aborted transactions, and how much they read again."""
+"""What the replicas say about themselves in their logs: what they had to forget, and how much they read again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from eventbus.names import Stage
 from sensors.audit.invocations import Mishap
 
-_OWN_MISHAPS = ("transaction aborted", "could not commit on revoke", "could not abort", "partitions lost")
+_FORGOTTEN = ("transaction aborted, restoring", "could not commit on revoke", "partitions lost")
+"""After these the invoke stage no longer knows what it has invoked. (One that is `to be repeated` forgets nothing.)"""
 
 
 class _Line(msgspec.Struct):
@@ -24,15 +26,10 @@ _decoder = msgspec.json.Decoder(_Line)
 
 def own_mishaps(slot: int, log: Path) -> Iterator[Mishap]:
     for line in _lines(log):
-        if any(words in line.message for words in _OWN_MISHAPS):
+        who, _, what = line.message.partition(": ")
+        if who.endswith(f"-{Stage.INVOKE}-{slot}") and what.startswith(_FORGOTTEN):
             moment = round(datetime.fromisoformat(line.time).timestamp() * 1000)
-            yield Mishap(str(slot), moment, moment, _short(line.message))
-
-
-def _short(message: str) -> str:
-    """A message is `{transactional id}: {what}: {why}`, and the id ends with the stage and the slot."""
-    who, what, *_why = message.split(": ")
-    return f"{who.split('-')[-2]}: {what}"
+            yield Mishap(str(slot), moment, moment, what.partition(": ")[0])
 
 
 def longest_replay(logs: Iterable[Path]) -> int:

@@ -45,7 +45,7 @@ class Trap:
 
     def passes(self, producer: KafkaProducer, point: str) -> bool:
         """Whether the process is to die at this point of this producer's stage."""
-        return self.armed != DISARM and self.armed == f"{_stage(producer)} {point}"
+        return self.armed == f"{_stage(producer)} {point}"
 
     def install(self) -> None:
         """Wrap the calls of a transaction and of an `http` action."""

@@ -11,7 +11,8 @@ from eventbus import Bus, Event
 from eventbus.errors import LogError
 
 _TURN_SECONDS = 0.1
-_LARGEST_BATCH = 50
+_HASTE = 2.0
+"""How much faster than usual it makes up for a pause."""
 _KEYS = 40
 _RARE = 0.15
 """How many of all events are not of the first kind."""
@@ -40,6 +41,7 @@ class Traffic(threading.Thread):
         # and the rarest of its events decides how often they come.
         self._weights = [1.0 - _RARE, *[_RARE / max(1, len(dependencies) - 1)] * (len(dependencies) - 1)]
         self._rate = rate
+        self._largest_batch = round(_HASTE * rate * _TURN_SECONDS) + 1
         self._congested = congested
         self._random = random.Random(seed)
         self._stopped = threading.Event()
@@ -56,7 +58,7 @@ class Traffic(threading.Thread):
             due = int((time.monotonic() - began) * self._rate) - sent
             if self._congested():
                 continue
-            batch = [self._event(sent + number) for number in range(min(due, _LARGEST_BATCH))]
+            batch = [self._event(sent + number) for number in range(min(due, self._largest_batch))]
             sent += len(batch)
             try:
                 bus.publish_all(batch)

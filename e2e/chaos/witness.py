@@ -24,8 +24,7 @@ class Witness(threading.Thread):
         self.failure: LogError | None = None
         self._topic = topic
         self._reader = bus.cluster.reader()
-        self._partitions = range(partitions)
-        for partition in self._partitions:
+        for partition in range(partitions):
             self._reader.open(topic, partition, 0)
         self._stopped = threading.Event()
 
