@@ -65,7 +65,7 @@ class Torment:
 
     def settle(self) -> None:
         """Wait until nothing more happens: all expected actions are there and dealt with."""
-        self._wait(lambda: self.lab.verdicts()[0].expected == len(self.lab.actions()), "actions are missing")
+        self._wait(lambda: self.lab.verdict().expected == len(self.lab.actions()), "actions are missing")
         self._wait(self.lab.finished, "actions are not dealt with")
 
     def close(self) -> None:

@@ -67,6 +67,8 @@ class TriggerFact(_Fact, frozen=True, gc=False):
     source: Source = msgspec.field(name="e")
     shape: str = msgspec.field(name="s")
     """Digest of the trigger's join shape when this was written."""
+    replica: str = msgspec.field(name="r", default="")
+    """Who wrote it: Kafka does not tell."""
     trace: Trace | None = msgspec.field(name="w", default=None)
 
 
@@ -87,6 +89,8 @@ class ActionFact(_Fact, frozen=True, gc=False):
     key: str = msgspec.field(name="k", default="")
     joined: tuple[int, int] | None = msgspec.field(name="j", default=None)
     """Partition and offset of the completing record in the trigger topic; None where one event was enough."""
+    replica: str = msgspec.field(name="r", default="")
+    """Who wrote it: Kafka does not tell."""
     trace: Trace | None = msgspec.field(name="w", default=None)
 
 

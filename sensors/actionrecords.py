@@ -23,16 +23,14 @@ from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from sensors.plan import SensorPlan, TriggerPlan
 
-_SOME_ID = "the-id"
-_SOME_SOURCE = Source(0, 0, 0)
-
 
 class ActionWriter:
     """Writes action records."""
 
-    def __init__(self, plan: SensorPlan) -> None:
+    def __init__(self, plan: SensorPlan, replica: str) -> None:
         self.sensor = str(plan.name)
         self.generation = plan.owner.generation
+        self.replica = replica
         self.topic = plan.name.topic(Kind.ACTION)
 
     def joined(
@@ -56,6 +54,7 @@ class ActionWriter:
             events=events,
             generation=self.generation,
             joined=joined,
+            replica=self.replica,
             trace=trace,
         )
         return Output(self.topic, partition, key, join_documents(documents), [(ACTION_HEADER, encode_fact(fact))])
@@ -69,14 +68,18 @@ class DirectWriter:
     ) -> None:
         self._sensor = writer.sensor
         self._generation = writer.generation
+        self._replica = writer.replica
         self._topic = writer.topic
         self._trigger = trigger.name
         self._key = slot_key(trigger.name, b"")
         self._dependencies = dependencies
         self._partitions = partitions
-        fact = encode_fact(self._fact(_SOME_ID, _SOME_SOURCE, None))
-        self._before_id, _, rest = fact.partition(_SOME_ID.encode())
-        self._after_id, _, self._after_source = rest.rpartition(b"0,0,0")
+        fact = self._encoded("0", 0)
+        id_at = _first_difference(fact, self._encoded("1", 0))
+        source_at = _first_difference(fact, self._encoded("0", 1))
+        self._before_id = fact[:id_at]
+        self._after_id = fact[id_at + len("0") : source_at]
+        self._after_source = fact[source_at + len("0,0,0") :]
 
     def output(self, record: Record, event: Event, document: bytes, trace: Trace | None) -> Output:
         """The action of one event. Events that share a key stay in order; those without one spread evenly."""
@@ -95,6 +98,9 @@ class DirectWriter:
         to = partition_of(spread, self._partitions)
         return Output(self._topic, to, key, b"[%b]" % document, [(ACTION_HEADER, fact)])
 
+    def _encoded(self, action: str, partition: int) -> bytes:
+        return encode_fact(self._fact(action, Source(partition, 0, 0), None))
+
     def _fact(self, action: str, source: Source, trace: Trace | None) -> ActionFact:
         return ActionFact(
             version=VERSION,
@@ -102,8 +108,14 @@ class DirectWriter:
             trigger=self._trigger,
             events=(UsedEvent(self._dependencies, source),),
             generation=self._generation,
+            replica=self._replica,
             trace=trace,
         )
+
+
+def _first_difference(one: bytes, other: bytes) -> int:
+    """Names may look like anything that one could search for."""
+    return next(index for index, (left, right) in enumerate(zip(one, other, strict=True)) if left != right)
 
 
 def events_by_dependency(fact: ActionFact, value: bytes | None) -> Mapping[str, Event]:

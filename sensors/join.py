@@ -129,7 +129,7 @@ class JoinPartition:
         self._parked: list[Output] = []
         self._event_topic = plan.name.event_topic
         self._state_topic = plan.name.topic(Kind.STATE)
-        self._action = ActionWriter(plan)
+        self._action = ActionWriter(plan, replica)
         self._dead_letters = DeadLetters(plan.name, Stage.JOIN, topology, replica)
 
     @property
@@ -188,7 +188,8 @@ class JoinPartition:
     def _park_misfits(self, name: str) -> None:
         trigger = self._plan.triggers.get(name)
         slot = self._slots[name]
-        names = frozenset() if trigger is None else trigger.condition.names
+        # A trigger for which one event is enough gets nothing to join any more: whatever it holds would wait for ever.
+        names = frozenset() if trigger is None or trigger.direct else trigger.condition.names
         for dependency in [dependency for dependency in slot.held if dependency not in names]:
             event = slot.held.pop(dependency)
             self._parked.append(self._parked_event(name, dependency, event))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,22 +18,28 @@ from eventbus.bus import Bus
 from eventbus.clock import SystemClock
 from eventbus.errors import FatalError
 from eventbus.events import Event
-from eventbus.formats import Invocation, action_fact, invocation
+from eventbus.formats import Source, action_fact
 from eventbus.names import Kind, Stage
 from eventbus.ports import Committed, Record
 from eventbus.topics import ensure_sensor_topics
-from sensors.checks import InvocationVerdict, Verdict, check_actions, check_invocations
+from sensors.audit.commits import SeenCommit
+from sensors.audit.invocations import Call, Mishap
+from sensors.audit.verdict import Evidence, Verdict, judge
 from sensors.inspection import TriggerState, held_state, read_range, stable_commits
+from sensors.join import HORIZON_RECORDS
 from sensors.sensor import Sensor
 
 _KILLED = -9
 
 
 class Sink:
-    """A target for `http` actions: counts the requests by path and idempotency key."""
+    """A target for `http` actions with a ledger of its own: every request, by its path and idempotency key."""
 
     def __init__(self) -> None:
-        self.calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.calls: list[Call] = []
+        self.invoked: Counter[str] = Counter()
+        """How many requests each path has had."""
+        self._clock = SystemClock()
         self._lock = threading.Lock()
         sink = self
 
@@ -54,8 +60,10 @@ class Sink:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def note(self, path: str, key: str) -> None:
+        now = self._clock.now_ms()
         with self._lock:
-            self.calls[path][key] += 1
+            self.calls.append(Call(key, "", now, now, succeeded=True))
+            self.invoked[path] += 1
 
     def close(self) -> None:
         self._server.shutdown()
@@ -79,7 +87,7 @@ class Lab:
         self.plan = sensor.blueprint(bus.name).plan
         self.topology = ensure_sensor_topics(bus.cluster, self.plan.name)
         self.published = 0
-        self._at_least_once = {trigger.name for trigger in sensor.manifest.spec.triggers if trigger.atLeastOnce}
+        self.mishaps: list[Mishap] = []
         self._manifest = manifest
         self._replicas: dict[int, Popen[bytes]] = {}
         self._reader = bus.cluster.reader()
@@ -99,6 +107,8 @@ class Lab:
         """SIGKILL: no farewell, no clean-up, in the middle of whatever it was doing."""
         self._replicas[slot].kill()
         self._replicas[slot].wait()
+        now = SystemClock().now_ms()
+        self.mishaps.append(Mishap(str(slot), now, now, "SIGKILL"))
 
     def stop(self) -> None:
         for replica in self._replicas.values():
@@ -151,22 +161,36 @@ class Lab:
 
     # --- verdict ----------------------------------------------------------------------------------------------------
 
-    def verdicts(self) -> tuple[Verdict, InvocationVerdict]:
-        """Judge all topics by a machine that never crashes."""
-        name, topology, actions = self.plan.name, self.topology, self.actions()
-        verdict = check_actions(
-            self.plan,
-            topology,
+    def verdict(self) -> Verdict:
+        """Judge everything that the sensor has left behind."""
+        return judge(self.evidence())
+
+    def evidence(self) -> Evidence:
+        name, topology = self.plan.name, self.topology
+        held = {
+            (state.trigger, event.dependency): Source(event.partition, event.offset, event.since)
+            for state in self.held()
+            for event in state.held
+        }
+        commits = [
+            SeenCommit(stage, partition, commit.offset, commit.metadata)
+            for stage in Stage
+            for partition, commit in self._committed(stage).items()
+            if commit is not None
+        ]
+        return Evidence(
+            plans={self.plan.owner.generation: self.plan},
             events=self._records(name.event_topic, topology.event_partitions),
             triggers=self._records(name.topic(Kind.TRIGGER), topology.trigger_partitions),
-            actions=actions,
+            actions=self.actions(),
+            invocations=self._records(name.topic(Kind.INVOCATION), topology.invocation_partitions),
+            letters=self._records(name.topic(Kind.DLQ), topology.dlq_partitions),
+            commits=commits,
+            held=held,
+            calls=self.sink.calls,
+            mishaps=self.mishaps,
+            horizon=HORIZON_RECORDS,
         )
-        calls: Counter[str] = sum(self.sink.calls.values(), Counter())
-        return verdict, check_invocations(actions, self.invocations(), calls, self._at_least_once)
-
-    def invocations(self) -> list[Invocation]:
-        topic = self.plan.name.topic(Kind.INVOCATION)
-        return [invocation(record) for record in self._records(topic, self.topology.invocation_partitions)]
 
     def _records(self, topic: str, partitions: int) -> list[Record]:
         reader = self.bus.cluster.reader()

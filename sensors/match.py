@@ -55,7 +55,8 @@ class Matcher:
     def __init__(self, plan: SensorPlan, topology: Topology, replica: str) -> None:
         self._trigger_topic = plan.name.topic(Kind.TRIGGER)
         self._dead_letters = DeadLetters(plan.name, Stage.MATCH, topology, replica)
-        self._routes = _routes(plan, topology)
+        self._replica = replica
+        self._routes = _routes(plan, topology, replica)
 
     def outputs(self, record: Record) -> list[Output]:
         """Everything that one record of the event topic causes."""
@@ -79,6 +80,7 @@ class Matcher:
                     dependencies=route.dependencies,
                     source=Source(record.partition, record.offset, record.timestamp),
                     shape=route.trigger.shape,
+                    replica=self._replica,
                     trace=trace,
                 )
                 headers = [(TRIGGER_HEADER, encode_fact(fact))]
@@ -93,11 +95,11 @@ class Matcher:
         return self._routes.get((source, attributes["type"]), ()) if routes is None else routes
 
 
-def _routes(plan: SensorPlan, topology: Topology) -> dict[tuple[object, object], tuple[_Route, ...]]:
+def _routes(plan: SensorPlan, topology: Topology, replica: str) -> dict[tuple[object, object], tuple[_Route, ...]]:
     wanted: dict[tuple[object, object], set[str]] = defaultdict(set)
     for dependency in plan.dependencies:
         wanted[dependency.source, dependency.event_name].add(dependency.name)
-    writer = ActionWriter(plan)
+    writer = ActionWriter(plan, replica)
     routes = {}
     for event, names in wanted.items():
         found = []

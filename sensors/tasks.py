@@ -14,6 +14,9 @@ from sensors.actions.base import ActionCall
 from sensors.ledger import Ledger
 from sensors.retry import RetryPolicy
 
+AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "atMostOnce", "atLeastOnce", "exactlyOnce"
+"""The modes, as invocation records name them."""
+
 
 class Delivery(msgspec.Struct, frozen=True):
     """How a trigger wants its action to be invoked."""
@@ -26,8 +29,8 @@ class Delivery(msgspec.Struct, frozen=True):
     @property
     def mode(self) -> str:
         if self.exactly_once:
-            return "exactlyOnce"
-        return "atLeastOnce" if self.at_least_once else "atMostOnce"
+            return EXACTLY_ONCE
+        return AT_LEAST_ONCE if self.at_least_once else AT_MOST_ONCE
 
     @property
     def marked_first(self) -> bool:
@@ -75,6 +78,8 @@ class Lane:
     def __init__(self, home: TaskPartition, key: bytes, delivery: Delivery) -> None:
         self.home = home
         self.key = key
+        self.place = (home.number, key)
+        """The same for every assignment of the partition."""
         self.delivery = delivery
         self.tasks: deque[Task] = deque()
         self.taken = 0

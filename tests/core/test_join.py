@@ -272,6 +272,18 @@ def test_a_changed_condition_keeps_what_fits_and_parks_the_rest() -> None:
     assert actions_of(fired) == [("t", ("a=e0", "d=e3"))]
 
 
+def test_what_is_held_is_parked_when_one_event_becomes_enough() -> None:
+    """Nothing more comes to be joined, so it would wait for ever."""
+    store = Store(make_plan({"t": "a && b"}))
+    store.log = [trigger_record(store.plan, "t", ["a"], 0)]
+    step = store.restored().step(store.log)
+    assert step is not None
+    store.write(step.outputs, step.commit)
+    store.plan = make_plan({"t": "a || b"})
+    assert store.restored().slots == {}
+    assert [dead_letter(as_read(output, 0)).reason for output in store.dead] == ["spec-changed"]
+
+
 def test_a_changed_condition_that_is_true_already_waits_for_the_next_arrival() -> None:
     old = make_plan({"t": "a && b && c"})
     store = Store(old)

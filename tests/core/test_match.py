@@ -78,19 +78,20 @@ def test_actions_of_one_key_share_a_partition_and_those_without_a_key_spread() -
 
 
 @pytest.mark.parametrize("trace", [None, Trace(PARENT, "k=v")])
-@pytest.mark.parametrize("trigger", ["t", "the-id", 'quoted "0,0,0]" ü'])
-def test_a_direct_action_says_what_the_general_encoder_would(trigger: str, trace: Trace | None) -> None:
+@pytest.mark.parametrize("name", ["t", "0", 'quoted "0,0,0]" ü'])
+def test_a_direct_action_says_what_the_general_encoder_would(name: str, trace: Trace | None) -> None:
     event = Event.new("shop", "a", id="e1", **({"traceparent": PARENT, "tracestate": "k=v"} if trace else {}))
     record = event_record(event, offset=7)
-    [output] = matcher(**{trigger: "a || b"}).outputs(record)
+    [output] = Matcher(make_plan({name: "a || b"}), TOPOLOGY, name).outputs(record)
     [reference] = [(record.topic, record.partition, 7, "shop", "e1")]
     assert dict(output.headers)[ACTION_HEADER] == encode_fact(
         ActionFact(
             version=VERSION,
-            id=action_id(str(NAME), trigger, [reference]),
-            trigger=trigger,
+            id=action_id(str(NAME), name, [reference]),
+            trigger=name,
             events=(UsedEvent(("a",), Source(record.partition, 7, record.timestamp)),),
             generation=make_plan({"t": "a"}).owner.generation,
+            replica=name,
             trace=trace,
         )
     )

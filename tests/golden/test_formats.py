@@ -63,7 +63,7 @@ def test_trigger_record() -> None:
                 "eb_trigger",
                 b'{"t":"both","d":["a"],"e":[2,7,1234],"s":"'
                 + plan.triggers["both"].shape.encode()
-                + b'","w":["'
+                + b'","r":"0","w":["'
                 + PARENT.encode()
                 + b'",""],"v":1}',
             )
@@ -83,7 +83,7 @@ def test_action_record() -> None:
             "eb_action",
             b'{"id":"'
             + action
-            + b'","t":"either","e":[[["a"],[2,7,1234]]],"g":1,"w":["'
+            + b'","t":"either","e":[[["a"],[2,7,1234]]],"g":1,"r":"0","w":["'
             + PARENT.encode()
             + b'",""],"v":1}',
         ),

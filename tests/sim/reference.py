@@ -101,7 +101,8 @@ class Reference:
     def _migrate(self, plan: SensorPlan, triggers: Iterable[str]) -> None:
         for name in triggers:
             slot = self.held[name]
-            names = plan.triggers[name].condition.names if name in plan.triggers else frozenset()
+            trigger = plan.triggers.get(name)
+            names = frozenset() if trigger is None or trigger.condition.single else trigger.condition.names
             for dependency in [each for each in slot if each not in names]:
                 self.parked.append((name, slot.pop(dependency)[0]))
 

@@ -86,11 +86,9 @@ def _judge_held(simulation: Simulation, reference: Reference) -> None:
     restored = {
         (state.trigger, held.dependency): (held.partition, held.offset) for state in states for held in state.held
     }
-    joined = {trigger.name for trigger in plan.triggers.values() if not trigger.direct}
     wanted = {
         (trigger, dependency): (source.partition, source.offset)
         for trigger, slot in reference.held.items()
-        if trigger in joined
         for dependency, (source, _) in slot.items()
     }
     findings = simulation.findings

@@ -1,0 +1,213 @@
+"""I1, I2 and I3: the actions are those that the events call for, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from eventbus.formats import (
+    ACTION_HEADER,
+    TRIGGER_HEADER,
+    ActionFact,
+    Source,
+    action_fact,
+    dead_letter,
+    header,
+    trigger_fact,
+)
+from eventbus.names import Stage
+from eventbus.ports import Record
+from sensors.audit.reference import Expected, Match, Reference
+from sensors.audit.violations import Breach, Violation, event_places, place_of
+from sensors.deadletters import INVALID_EVENT, SPEC_CHANGED, UNPRODUCIBLE
+
+Held: TypeAlias = Mapping[tuple[str, str], Source]
+"""What a replica would hold if it restored now: by trigger and dependency, where the event stands."""
+
+
+class Letters(msgspec.Struct, frozen=True):
+    """What the dead-letter topic says about events, trigger records and actions."""
+
+    invalid: Counter[str]
+    """Events that could not be read, by their place."""
+    parked: Counter[Match]
+    """Trigger records that no longer fitted the spec, or that the log would not take."""
+    unproducible: set[str]
+    """Actions that the log would not take."""
+    actions: set[str]
+    """Actions that were given up."""
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Letters:
+        letters = cls(Counter(), Counter(), set(), set())
+        for record in records:
+            letter = dead_letter(record)
+            if letter.action is not None:
+                letters.actions.add(letter.action)
+            elif letter.reason == INVALID_EVENT:
+                letters.invalid[f"{letter.topic}[{letter.partition}]@{letter.offset}"] += 1
+            elif letter.reason in (SPEC_CHANGED, UNPRODUCIBLE) and header(record.headers, TRIGGER_HEADER):
+                fact = trigger_fact(record)
+                letters.parked[Match(fact.trigger, fact.source)] += 1
+            elif letter.reason == UNPRODUCIBLE and header(record.headers, ACTION_HEADER):
+                letters.unproducible.add(action_fact(record).id)
+        return letters
+
+
+def check_sequence(
+    reference: Reference, event_topic: str, actions: Sequence[Record], letters: Letters
+) -> Iterator[Violation]:
+    """I1: the actions that are due are there, and in order, and no others."""
+    expected = {action.id: (rank, action) for rank, action in enumerate(reference.actions)}
+    seen: set[str] = set()
+    latest: dict[tuple[int, tuple[object, ...]], int] = {}
+    went_on = _Successors()
+    for record in actions:
+        fact = action_fact(record)
+        rank, action = expected.get(fact.id, (-1, None))
+        if action is None:
+            yield _about(fact, record, event_topic, Breach.UNEXPLAINED, "an action that nothing has caused")
+            continue
+        went_on.note(action, fact.replica)
+        lane = (record.partition, action.lane)
+        if rank < latest.get(lane, -1) and fact.id not in seen:
+            yield _about(fact, record, event_topic, Breach.OUT_OF_ORDER, "an action that was due earlier")
+        latest[lane] = max(rank, latest.get(lane, -1))
+        seen.add(fact.id)
+    for _, action in expected.values():
+        if action.id not in seen and action.id not in letters.unproducible:
+            yield Violation(
+                invariant="I1",
+                breach=Breach.LOST,
+                what=f"the action {action.id} is not there",
+                trigger=action.trigger,
+                events=action.events,
+                place=action.place,
+                replica=went_on.after(action),
+            )
+
+
+def check_uses(event_topic: str, actions: Iterable[Record]) -> Iterator[Violation]:
+    """I2: no event is used twice by one trigger."""
+    used: set[Match] = set()
+    for record in actions:
+        fact = action_fact(record)
+        uses = {Match(fact.trigger, event.source) for event in fact.events}
+        if uses & used:
+            yield _about(fact, record, event_topic, Breach.DUPLICATED, "an event that was used already", "I2")
+        used |= uses
+
+
+def check_trigger_records(
+    reference: Reference, event_topic: str, records: Iterable[Record], letters: Letters
+) -> Iterator[Violation]:
+    """I3, the first half of the way: every event that a trigger wants to join is in the trigger topic, once."""
+    seen: set[Match] = set()
+    for record in records:
+        fact = trigger_fact(record)
+        match = Match(fact.trigger, fact.source)
+        if match in seen or match not in reference.to_join:
+            again = match in seen
+            yield Violation(
+                invariant="I2" if again else "I1",
+                breach=Breach.DUPLICATED if again else Breach.UNEXPLAINED,
+                what="a trigger record that is there already" if again else "a trigger record that nothing has caused",
+                trigger=fact.trigger,
+                events=event_places(event_topic, [fact.source]),
+                place=place_of(record),
+                replica=fact.replica,
+            )
+        seen.add(match)
+    for match in reference.to_join - seen - letters.parked.keys():
+        yield _lost_match(reference, match, "is not in the trigger topic")
+
+
+def check_balance(
+    reference: Reference, event_topic: str, actions: Iterable[Record], held: Held, letters: Letters
+) -> Iterator[Violation]:
+    """I3: what was matched is used, held, superseded or parked; and what is held or parked is so for a reason."""
+    used = {Match(fact.trigger, event.source) for fact in map(action_fact, actions) for event in fact.events}
+    given_up = {
+        Match(action.trigger, source)
+        for action in reference.actions
+        if action.id in letters.unproducible
+        for source in action.sources
+    }
+    kept = {Match(trigger, source) for (trigger, _), source in held.items()}
+    accounted = used | given_up | kept | reference.superseded | letters.parked.keys()
+    for match in reference.matched.keys() - accounted:
+        yield _lost_match(reference, match, "is neither used nor held nor superseded nor in the dead letters")
+    wanted = {(trigger, name): event[0] for trigger, slot in reference.held.items() for name, event in slot.items()}
+    for (trigger, name), source in wanted.items() - held.items():
+        yield _lost_match(reference, Match(trigger, source), f"is not held for the dependency {name}")
+    for (trigger, name), source in held.items() - wanted.items():
+        events = event_places(event_topic, [source])
+        what = f"holds an event for the dependency {name} that it should not"
+        yield Violation(invariant="I1", breach=Breach.UNEXPLAINED, what=what, trigger=trigger, events=events)
+    yield from _check_letters(reference, event_topic, letters)
+
+
+def _check_letters(reference: Reference, event_topic: str, letters: Letters) -> Iterator[Violation]:
+    parked = Counter(reference.parked)
+    for match in parked - letters.parked:
+        yield _lost_match(reference, match, "no longer fitted the spec and is not in the dead letters")
+    for match in letters.parked - parked:
+        yield Violation(
+            invariant="I3",
+            breach=Breach.DUPLICATED,
+            what="an event is in the dead letters too often",
+            trigger=match.trigger,
+            events=event_places(event_topic, [match.source]),
+        )
+    for event in reference.invalid - letters.invalid.keys():
+        what = "an event that cannot be read is not in the dead letters"
+        yield Violation(invariant="I3", breach=Breach.LOST, what=what, events=(event,))
+    for event, count in letters.invalid.items():
+        if count > 1 or event not in reference.invalid:
+            what = f"an event is in the dead letters {count} times as one that cannot be read"
+            yield Violation(invariant="I3", breach=Breach.DUPLICATED, what=what, events=(event,))
+
+
+class _Successors:
+    """Who wrote what came next from the same partition: whoever lost an action has gone on past it."""
+
+    def __init__(self) -> None:
+        self._written: defaultdict[tuple[Stage, int], list[tuple[int, str]]] = defaultdict(list)
+
+    def note(self, action: Expected, replica: str) -> None:
+        stage, partition, offset = action.origin
+        self._written[stage, partition].append((offset, replica))
+
+    def after(self, lost: Expected) -> str:
+        stage, partition, offset = lost.origin
+        later = [each for each in self._written[stage, partition] if each[0] >= offset]
+        return min(later)[1] if later else ""
+
+
+def _lost_match(reference: Reference, match: Match, what: str) -> Violation:
+    place = reference.matched.get(match, "")
+    return Violation(
+        invariant="I3",
+        breach=Breach.LOST,
+        what=f"an event {what}",
+        trigger=match.trigger,
+        events=(place,) if place else (),
+        place=place,
+    )
+
+
+def _about(  # noqa: PLR0917
+    fact: ActionFact, record: Record, event_topic: str, breach: Breach, what: str, invariant: str = "I1"
+) -> Violation:
+    return Violation(
+        invariant=invariant,
+        breach=breach,
+        what=f"{what} (the action {fact.id})",
+        trigger=fact.trigger,
+        events=event_places(event_topic, (event.source for event in fact.events)),
+        place=place_of(record),
+        replica=fact.replica,
+    )
