@@ -8,7 +8,7 @@ RUN := build/venv-run
 BIN := $(DEV)/bin
 
 SEEDS ?= 2000
-MUTANT_SEEDS ?= 40
+MUTANT_SEEDS ?= 80
 MINUTES ?= 3
 RECORDS ?= 1000000
 

@@ -21,7 +21,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from rich.table import Table
 
 from sensors.audit.violations import Breach
-from sensors.runner.tuning import relax_garbage_collection
 from tests.sim.simulation import Report, Simulation, run_seed
 
 REPORT = Path("build/sim.json")
@@ -90,7 +89,7 @@ def main() -> None:
 
 
 def _reports(seeds: range) -> Iterator[Report]:
-    with get_context("spawn").Pool(os.cpu_count(), relax_garbage_collection) as pool:
+    with get_context("spawn").Pool(os.cpu_count()) as pool:
         yield from pool.imap_unordered(run_seed, seeds, chunksize=20)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,7 +107,7 @@ class Simulation:
     # --- the course of things ---------------------------------------------------------------------------------------
 
     def run(self) -> Report:
-        with _quiet(), _limits(self._limit, self._part_records):
+        with _quiet(), _uncollected(), _limits(self._limit, self._part_records):
             for slot in range(1 + self.dice.below(_MAX_SLOTS)):
                 self.start(str(slot))
             while self._shop.open:
@@ -325,6 +326,16 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A seed does not live for long: to look for cycles once it is over saves a quarter of its time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager
