@@ -36,7 +36,7 @@ def prune_too_early(_original: Any, slot: Slot) -> int | None:
 
 @mutant(JoinPartition, "_replay")
 def replay_fires(_original: Any, join: JoinPartition, record: Record) -> None:
-    join._evaluate(record, join._parked)
+    join._evaluate(record, join._to_write)
 
 
 @mutant(JoinPartition, "_replay")

@@ -46,6 +46,12 @@ def _work_off(simulation: Simulation, process: Process) -> bool:
 
 
 def _at_rest(simulation: Simulation) -> bool:
+    """Every partition is with a running replica, and everything is done."""
+    topology = simulation.topology
+    partitions = topology.event_partitions + topology.trigger_partitions + topology.action_partitions
+    loops = [loop for process in simulation.processes.values() for loop in process.loops]
+    if not all(loop.ready() for loop in loops) or sum(len(loop._assignments) for loop in loops) < partitions:
+        return False
     try:
         for stage in Stage:
             topic = NAME.input_topic(stage)
