@@ -18,8 +18,10 @@ SESSION_SECONDS = 6.0
 SCALES = (1, 5, 2)
 BAD_MOODS = (Mood.ERROR, Mood.HANG, Mood.DEAD)
 
-# Seconds between two faults of a kind. In an hour that makes some 450 kills, 75 zombies and 35 dead brokers.
-_BETWEEN_KILLS = 2.0, 10.0
+# Seconds between two faults of a kind. In an hour that makes some 350 kills, 75 zombies and 35 dead brokers.
+_BETWEEN_KILLS = 2.0, 8.0
+_BETWEEN_KILLS_OF_FEW = 5.0, 14.0
+"""While two replicas or fewer are wanted: a group that is never complete for a session's time gets nothing done."""
 _BETWEEN_ZOMBIES = 20.0, 55.0
 _BETWEEN_BROKERS = 30.0, 110.0
 _BETWEEN_SCALES = 25.0, 50.0
@@ -53,6 +55,7 @@ class Faults:
         self._sink = sink
         self._brokers = brokers
         self._replicas = replicas
+        self._wanted = SCALES[0]
         self._end = 0.0
 
     async def rage(self, seconds: float) -> None:
@@ -66,7 +69,7 @@ class Faults:
         self._fleet.scale(self._replicas)
 
     async def _kills(self, dice: random.Random) -> None:
-        while await self._pause(dice.uniform(*_BETWEEN_KILLS)):
+        while await self._pause(dice.uniform(*(_BETWEEN_KILLS_OF_FEW if self._wanted <= 2 else _BETWEEN_KILLS))):
             point = dice.choice(POINTS) if dice.random() < 0.5 else None
             victim = self._any_replica(dice)
             if victim is None:
@@ -100,7 +103,8 @@ class Faults:
 
     async def _scales(self, dice: random.Random) -> None:
         for wanted in cycle(SCALES):
-            self._fleet.scale(min(wanted, self._replicas))
+            self._wanted = min(wanted, self._replicas)
+            self._fleet.scale(self._wanted)
             self._fleet.faults["scale"] += 1
             if not await self._pause(dice.uniform(*_BETWEEN_SCALES)):
                 return
