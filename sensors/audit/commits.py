@@ -24,7 +24,6 @@ from eventbus.ports import Record
 from sensors.audit.reference import Span
 from sensors.audit.violations import Breach, Violation, place
 from sensors.invoke import RELEASED
-from sensors.plan import SensorPlan
 
 
 class SeenCommit(msgspec.Struct, frozen=True):
@@ -127,22 +126,13 @@ def check_at_rest(name: SensorName, commits: Iterable[SeenCommit], records: Iter
                 yield _about(name, missing, "I9", what)
 
 
-def spans_of(commits: Iterable[SeenCommit], plans: Mapping[int, SensorPlan]) -> Mapping[tuple[Stage, int], list[Span]]:
-    """Which generation of the spec has dealt with which part of each partition.
-
-    A generation that has taken over, and not yet looked at what is held, passes the marks on as they were. That does
-    not count: if the next one comes before it gets any further, it has done nothing.
-    """
+def spans_of(commits: Iterable[SeenCommit]) -> Mapping[tuple[Stage, int], list[Span]]:
+    """Which generation of the spec has dealt with which part of each partition."""
     spans: defaultdict[tuple[Stage, int], list[Span]] = defaultdict(list)
     for seen in commits:
-        if seen.stage is Stage.MATCH:
-            owner = decode_match(seen.metadata)
-            spans[seen.stage, seen.partition].append(Span(owner.generation, seen.offset))
-        elif seen.stage is Stage.JOIN:
-            commit = decode_join(seen.offset, seen.metadata)
-            shapes = {trigger.digest: trigger.shape for trigger in plans[commit.owner.generation].triggers.values()}
-            if all(shapes.get(trigger) == mark.shape for trigger, mark in commit.marks.items()):
-                spans[seen.stage, seen.partition].append(Span(commit.owner.generation, commit.position))
+        if seen.stage is not Stage.INVOKE:
+            commit = _Read.of(seen)
+            spans[seen.stage, seen.partition].append(Span(commit.owner.generation, commit.position))
     return spans
 
 

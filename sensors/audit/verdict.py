@@ -112,7 +112,7 @@ def judge(evidence: Evidence) -> Verdict:
 def _reference(evidence: Evidence) -> Reference:
     reference = Reference(evidence.plans)
     generations = list(evidence.plans)
-    spans = spans_of(evidence.commits, evidence.plans) if len(generations) > 1 else {}
+    spans = spans_of(evidence.commits) if len(generations) > 1 else {}
     always = [Span(generations[0], ENDLESS)]
     for partition, records in _by_partition(evidence.events).items():
         reference.match(records, spans.get((Stage.MATCH, partition), always))
