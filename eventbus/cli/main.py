@@ -14,6 +14,7 @@ from eventbus.cli.explain import explain
 from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
 from eventbus.cli.run import run
+from eventbus.cli.scenarios import run_scenarios
 from eventbus.cli.send import send
 from eventbus.cli.state import state
 from eventbus.cli.tail import tail
@@ -57,6 +58,9 @@ app.command(
 app.command(
     epilog=examples("eventbus explain orders.yaml --events events.jsonl --trigger ship"),
 )(explain)
+app.command("test", epilog=examples("eventbus test scenarios/", "eventbus test scenarios/refunds --output json"))(
+    run_scenarios
+)
 app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
 app.add_typer(dlq.app)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
