@@ -11,6 +11,7 @@ import typer
 from eventbus.cli import broker, dlq
 from eventbus.cli.demo import demo
 from eventbus.cli.explain import explain
+from eventbus.cli.graph import graph
 from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
 from eventbus.cli.run import run
@@ -60,6 +61,9 @@ app.command(
 )(explain)
 app.command("test", epilog=examples("eventbus test scenarios/", "eventbus test scenarios/refunds --output json"))(
     run_scenarios
+)
+app.command(epilog=examples("eventbus graph orders.yaml", "eventbus graph orders.yaml --format svg > orders.svg"))(
+    graph
 )
 app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
 app.add_typer(dlq.app)
