@@ -195,7 +195,7 @@ class Process:
         broker = around.cluster._broker
         self._logs = [broker.topics[plan.name.input_topic(stage)].partitions for stage in Stage]
         self._groups = [broker.group(plan.name.group(stage)) for stage in Stage]
-        logics: list[StageLogic] = [MatchStage(plan, topology, slot, from_latest=False), join, invoke]
+        logics: list[StageLogic] = [MatchStage(plan, topology, slot, around.metrics, from_latest=False), join, invoke]
         for logic in logics:
             letters = DeadLetters(plan.name, logic.stage, topology, slot)
             metrics = around.metrics.stage(logic.stage)
