@@ -185,7 +185,12 @@ def test_an_event_without_data_can_pass_by_its_context_and_time() -> None:
 def test_data_is_parsed_once_for_all_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[Event] = []
     original = Event.json
-    monkeypatch.setattr(Event, "json", lambda event: (parsed.append(event), original(event))[1])
+
+    def noted(event: Event) -> Any:
+        parsed.append(event)
+        return original(event)
+
+    monkeypatch.setattr(Event, "json", noted)
     candidate = Candidate(Event.new("shop", "order", {"v": 1}), 0)
     for _ in range(3):
         gate({**_data(), "exprs": [_expr("v == 1", "v")]}).admit(candidate)

@@ -304,7 +304,7 @@ def _filtered(families: Any) -> Mapping[str, float]:
 @UNHURRIED
 @given(st.lists(st.sampled_from(["one", "two", "all", "none"]), min_size=1, max_size=4), st.sampled_from(["&&", "||"]))
 def test_an_event_makes_at_most_one_record_per_trigger(kinds: list[str], operator: str) -> None:
-    wanted = {"one": b'{"n":1}', "two": b'{"n":2}', "none": "boom"}
+    wanted: dict[str, bytes | str] = {"one": b'{"n":1}', "two": b'{"n":2}', "none": "boom"}
     names = {f"d{number}": kind for number, kind in enumerate(kinds)}
     plan = plan_of({name: {} for name in names}, {"t": f" {operator} ".join(names)})
     plan = _transformed(plan, **{name: wanted[kind] for name, kind in names.items() if kind in wanted})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from eventbus.cloudevents import to_kafka
 from eventbus.clock import ManualClock
+from eventbus.cloudevents import to_kafka
 from eventbus.events import Event
 from eventbus.hashing import partition_of
 from eventbus.memory.topics import Partition
