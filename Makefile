@@ -8,14 +8,15 @@ RUN := build/venv-run
 BIN := $(DEV)/bin
 
 SEEDS ?= 2000
-MUTANT_SEEDS ?= 40
-KILLS ?= 25
+MUTANT_SEEDS ?= 80
+MINUTES ?= 3
+RECORDS ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench sim mutants chaos e2e docs lock clean
+.PHONY: help demo test lint format bench sim mutants chaos held-restart e2e docs lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is killed; nothing is lost
 	$(RUN)/bin/eventbus demo
@@ -42,8 +43,11 @@ sim: $(DEV)/.installed ## Simulate SEEDS sensors with faults of every kind; writ
 mutants: $(DEV)/.installed ## Plant bugs in the protocol and count the seeds that catch them; writes build/mutants.json
 	$(BIN)/python -m tests.sim.planted --seeds $(MUTANT_SEEDS)
 
-chaos: $(DEV)/.installed ## Kill real replicas KILLS times, and the broker, while events flow
-	EVENTBUS_E2E_KILLS=$(KILLS) $(BIN)/python -m pytest e2e/test_kill.py -s --timeout=0
+chaos: $(DEV)/.installed ## Torment replicas, brokers and target for MINUTES while events flow; writes build/chaos.json
+	$(BIN)/python -m e2e.chaos --minutes $(MINUTES)
+
+held-restart: $(DEV)/.installed ## What a restart reads after an event was held for RECORDS records; writes build/held.json
+	$(BIN)/python -m e2e.chaos.held --records $(RECORDS)
 
 e2e: $(DEV)/.installed ## Real brokers, real processes
 	$(BIN)/python -m pytest e2e

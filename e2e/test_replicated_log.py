@@ -26,6 +26,7 @@ from sensors.inspection import stable_commits
 
 pytestmark = pytest.mark.timeout(240)
 
+NEWCOMERS = 8
 ADVICE = "Check that the brokers run and can be reached from here"
 PUBLISH_SECONDS = 5.0
 ERROR_SECONDS = 15.0
@@ -180,6 +181,17 @@ def test_all_brokers_fail_and_come_back(brokers: EmbeddedBroker, namespace: str)
         recovery = wait_until(lambda: producer.goes_on(back) and consumer.goes_on(back), "the work does not go on")
         print(f"the work went on {recovery:.1f} s after the brokers were back")
         settle(log, [producer], [consumer])
+
+
+def test_newcomers_are_answered_while_the_brokers_take_a_dead_one_for_alive(
+    brokers: EmbeddedBroker, namespace: str
+) -> None:
+    """For some seconds one in three clients is told to ask the dead one, and none may insist on that."""
+    with replicated_log(brokers, namespace, partitions=1) as log:
+        brokers.kill(1)
+        for _ in range(NEWCOMERS):
+            with log.connect() as bus:
+                assert bus.cluster.describe([log.topic])[log.topic] is not None
 
 
 def newcomers_are_told(log: ReplicatedLog) -> None:

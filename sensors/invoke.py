@@ -78,8 +78,8 @@ class Invoker:
         self._partitions: dict[int, TaskPartition] = {}
         self._ready: deque[Lane] = deque()
         self._waiting: list[tuple[float, int, Lane]] = []
-        self._running: dict[str, Task] = {}
-        self._blocked: dict[str, list[Lane]] = {}
+        self._running: dict[tuple[int, bytes], Task] = {}
+        self._blocked: dict[tuple[int, bytes], list[Lane]] = {}
         self._takers: dict[Lane, None] = {}
         self._taking: list[Task] = []
         self._under_way: dict[TaskPartition, list[Output]] = {}
@@ -224,16 +224,16 @@ class Invoker:
             if lane.home.closing:
                 continue
             task = lane.tasks[0]
-            if task.fact.id in self._running:
+            if lane.place in self._running:
                 # An attempt from before a restore is still under way: two at a time would break the order.
-                self._blocked.setdefault(task.fact.id, []).append(lane)
+                self._blocked.setdefault(lane.place, []).append(lane)
                 continue
             task.state = State.RUNNING
             task.attempt += 1
             task.started_ms = now_ms
             if task.attempt == 1:
                 task.first_attempt = now
-            self._running[task.fact.id] = task
+            self._running[lane.place] = task
             yield task
 
     def next_wakeup(self) -> float | None:
@@ -275,8 +275,8 @@ class Invoker:
 
     def _ended(self, task: Task) -> bool:
         """Whether the outcome still counts."""
-        del self._running[task.fact.id]
-        self._ready.extend(lane for lane in self._blocked.pop(task.fact.id, []) if self._is_current(lane.home))
+        del self._running[task.lane.place]
+        self._ready.extend(lane for lane in self._blocked.pop(task.lane.place, []) if self._is_current(lane.home))
         return self._is_current(task.lane.home)
 
     def _is_current(self, home: TaskPartition) -> bool:
@@ -349,7 +349,7 @@ class Invoker:
         lane.taken += 1
         if lane.taken == len(lane.tasks):
             del self._takers[lane]
-        lane.home.ledger.finish(task.record.offset)
+        lane.home.ledger.take(task.record.offset)
         self._taking.append(task)
         task.started_ms = now_ms
         self._note(task, TAKEN, now_ms)

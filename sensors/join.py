@@ -127,7 +127,8 @@ class JoinPartition:
         self._foreign: set[str] = set()
         """Triggers that hold events which were written for another shape: a mark speaks of one shape only."""
         self._in_log: dict[str, int] = {}
-        self._parked: list[Output] = []
+        self._to_write: list[Output] = []
+        """What the restore leaves to do, once the replay is over: who is named in a commit has seen to all of it."""
         self._event_topic = plan.name.event_topic
         self._state_topic = plan.name.topic(Kind.STATE)
         self._action = ActionWriter(plan, replica)
@@ -155,6 +156,10 @@ class JoinPartition:
         fact = state_fact(record)
         slot.held[key.dependency] = Held(record.value, _identity(record), fact.source, fact.trace, None)
         slot.stored.add(key.dependency)
+
+    def claim(self, identity: Output) -> None:
+        """The state belongs to another generation of the spec, or to nobody yet."""
+        self._to_write.append(identity)
 
     def loaded(self) -> None:
         """The state topic is read. What no longer fits the spec leaves it, once it is known what is really held."""
@@ -193,10 +198,10 @@ class JoinPartition:
         names = frozenset() if trigger is None or trigger.direct else trigger.condition.names
         for dependency in [dependency for dependency in slot.held if dependency not in names]:
             event = slot.held.pop(dependency)
-            self._parked.append(self._parked_event(name, dependency, event))
+            self._to_write.append(self._parked_event(name, dependency, event))
         for dependency in [dependency for dependency in slot.stored if dependency not in names]:
             slot.stored.discard(dependency)
-            self._parked.append(self._state_output(name, dependency, None))
+            self._to_write.append(self._state_output(name, dependency, None))
         self._touched.add(name)
 
     # --- evaluate ---------------------------------------------------------------------------------------------------
@@ -220,8 +225,8 @@ class JoinPartition:
         if self._restored_marks:
             return None  # the replay is not over: the last commit still holds
         self._settle()
-        outputs += self._parked
-        self._parked = []
+        outputs += self._to_write
+        self._to_write = []
         outputs += self._spill()
         if not outputs and self._position == before:
             return None

@@ -7,7 +7,7 @@ lies between two of them is finished, or is no record at all (transaction marker
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from eventbus.metadata import InvokeCommit, Owner, open_that_fit
 
@@ -20,6 +20,7 @@ class Ledger:
         self._finished_before = list(commit.finished)
         self._position = commit.offset
         self._unfinished: set[int] = set()
+        self._taken: set[int] = set()
 
     @property
     def position(self) -> int:
@@ -27,9 +28,9 @@ class Ledger:
         return self._position
 
     def has_room(self) -> bool:
-        """Whether the metadata fits if one more action is opened, in whatever order they finish."""
-        first = min(self._unfinished, default=self._position)
-        return len(self._unfinished) < open_that_fit(self._position + 1 - first)
+        """Whether the metadata fits if one more action is opened, whichever of them finish or are reopened."""
+        first = min(chain(self._unfinished, self._taken), default=self._position)
+        return len(self._unfinished) + len(self._taken) < open_that_fit(self._position + 1 - first)
 
     def open(self, offset: int) -> bool:
         """Take note of the next record; False when a predecessor has finished it."""
@@ -41,11 +42,18 @@ class Ledger:
         self._unfinished.add(offset)
         return True
 
+    def take(self, offset: int) -> None:
+        """Mark it as finished before it is begun. It keeps its room in the metadata, as it may be reopened."""
+        self._unfinished.discard(offset)
+        self._taken.add(offset)
+
     def finish(self, offset: int) -> None:
         self._unfinished.discard(offset)
+        self._taken.discard(offset)
 
     def reopen(self, offset: int) -> None:
-        """It was marked before it was begun, and never begun: leave it to the next owner."""
+        """It was taken, and never begun: leave it to the next owner."""
+        self._taken.discard(offset)
         self._unfinished.add(offset)
 
     def commit(self) -> InvokeCommit:

@@ -78,6 +78,8 @@ class Lane:
     def __init__(self, home: TaskPartition, key: bytes, delivery: Delivery) -> None:
         self.home = home
         self.key = key
+        self.place = (home.number, key)
+        """The same for every assignment of the partition."""
         self.delivery = delivery
         self.tasks: deque[Task] = deque()
         self.taken = 0

@@ -11,9 +11,11 @@ import typer
 from eventbus.cli import broker, dlq
 from eventbus.cli.demo import demo
 from eventbus.cli.explain import explain
+from eventbus.cli.graph import graph
 from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
 from eventbus.cli.run import run
+from eventbus.cli.scenarios import run_scenarios
 from eventbus.cli.send import send
 from eventbus.cli.state import state
 from eventbus.cli.tail import tail
@@ -57,6 +59,12 @@ app.command(
 app.command(
     epilog=examples("eventbus explain orders.yaml --events events.jsonl --trigger ship"),
 )(explain)
+app.command("test", epilog=examples("eventbus test scenarios/", "eventbus test scenarios/refunds --output json"))(
+    run_scenarios
+)
+app.command(epilog=examples("eventbus graph orders.yaml", "eventbus graph orders.yaml --format svg > orders.svg"))(
+    graph
+)
 app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
 app.add_typer(dlq.app)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -37,6 +38,8 @@ _HURRIED = 2.0
 _SPREAD_PAUSE = 0.02
 _FIRST, _END = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # not annotated
 
+T = TypeVar("T")
+
 
 class KafkaAdmin:
     """One admin client, shared by everything a cluster has made. Thread-safe, as librdkafka is."""
@@ -52,7 +55,7 @@ class KafkaAdmin:
         deadline = Deadline(SystemClock(), REQUEST_TIMEOUT)
         while True:
             described = self._described(names)
-            configs = self._configs(name for name, description in described.items() if description is not None)
+            configs = self._configs([name for name, description in described.items() if description is not None])
             known = {
                 name: _topic_info(description, configs[name])
                 for name, description in described.items()
@@ -109,11 +112,17 @@ class KafkaAdmin:
         return ends
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec, deadline: Deadline | None = None) -> int:
-        """Left to itself, the client goes on asking a former leader, or a new one with the epoch of the former."""
-        deadline = deadline or Deadline(SystemClock(), _HURRIED)
+        ask = partial(self._ask_offset, topic, partition, spec)
+        return self._answered(ask, topic, deadline or Deadline(SystemClock(), _HURRIED))
+
+    def _answered(self, ask: Callable[[], T], topic: str, deadline: Deadline) -> T:
+        """Left to itself, the client goes on asking whom it takes for the leader or the controller.
+
+        A former leader, a new one with the epoch of the former, or a broker that has just died.
+        """
         while True:
             try:
-                return self._ask_offset(topic, partition, spec)
+                return ask()
             except RetriableError:
                 if deadline.over():
                     raise
@@ -140,17 +149,23 @@ class KafkaAdmin:
         names = list(dict.fromkeys(topics))
         if not names:
             return {}
-        futures = self._client.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT)
+        return self._answered(partial(self._ask_topics, names), names[0], Deadline(SystemClock(), REQUEST_TIMEOUT))
+
+    def _ask_topics(self, names: list[str]) -> dict[str, TopicDescription | None]:
+        futures = self._client.describe_topics(TopicCollection(names), request_timeout=_HURRIED)
         return {
             name: self._answer(future, f"describing topic {name}", unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
             for name, future in futures.items()
         }
 
-    def _configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-        if not resources:
+    def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
+        if not names:
             return {}
-        futures = self._client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT)
+        return self._answered(partial(self._ask_configs, names), names[0], Deadline(SystemClock(), REQUEST_TIMEOUT))
+
+    def _ask_configs(self, names: list[str]) -> dict[str, dict[str, str]]:
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = self._client.describe_configs(resources, request_timeout=_HURRIED)
         configs = {}
         for resource, future in futures.items():
             doing = f"reading the settings of topic {resource.name}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -20,6 +21,8 @@ from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
 _COMMIT_MS = 12_000
 """How long after a call its record may still be under way: a transaction's time-out, and a little more."""
+_CLOCK_MS = 100
+"""Replicas and targets may look at the same clock, but not at the same moment."""
 _TURN_MS = 60_000
 """How long an action that was taken may wait for its turn."""
 _BEGUN = (SUCCEEDED, FAILED, DEAD_LETTERED, LOST)
@@ -129,23 +132,22 @@ class _Case(msgspec.Struct, frozen=True):
             yield self.about(event_topic, Breach.LOST, "did not succeed and is not in the dead letters")
         elif mode == AT_MOST_ONCE and len(self.calls) > 1:
             yield self.about(event_topic, Breach.DUPLICATED, f"may be called once, and was {len(self.calls)} times")
-        elif mode == AT_MOST_ONCE and self.notes[-1].outcome == RELEASED:
+        elif mode == AT_MOST_ONCE and self.notes[-1].outcome == RELEASED and not self.buried:
             yield self.about(event_topic, Breach.LOST, "was given back and never taken again")
         if recorded[SUCCEEDED] > succeeded:
             yield self.about(event_topic, Breach.UNEXPLAINED, "is recorded as done, and was not done")
 
-    def unrecorded(self) -> Iterator[Call]:
+    def unrecorded(self) -> list[Call]:
         """Calls beyond what their replica has recorded."""
-        recorded = Counter(note.replica for note in self.notes if note.outcome in _BEGUN)
-        nobody_knows_whose = []
-        for call in self.calls:
-            if not call.replica:
-                nobody_knows_whose.append(call)
-            elif recorded[call.replica]:
-                recorded[call.replica] -= 1
-            else:
-                yield call
-        yield from nobody_knows_whose[recorded.total() :]
+        remaining = list(self.calls)
+        if not remaining:
+            return remaining
+        begun = [note for note in self.notes if note.outcome in _BEGUN]
+        for note in sorted(begun, key=lambda note: note.status is None):  # of those it is less certain which they were
+            candidates = [call for call in remaining if _may_tell_of(note, call)]
+            if candidates:
+                remaining.remove(min(candidates, key=partial(_unlikeness, note)))
+        return remaining
 
     def given_up(self) -> Invocation | None:
         """The last record of an at-most-once action that was taken and that nobody was called for."""
@@ -167,6 +169,22 @@ class _Case(msgspec.Struct, frozen=True):
             place=place_of(self.record),
             replica=self.notes[-1].replica if self.notes else self.fact.replica,
         )
+
+
+def _may_tell_of(note: Invocation, call: Call) -> bool:
+    if call.replica not in ("", note.replica):
+        return False
+    # What has no status may never have been sent: only a call at that very time makes it likely.
+    return note.outcome in (SUCCEEDED, LOST) or note.status is not None or _apart(note, call) <= _CLOCK_MS
+
+
+def _unlikeness(note: Invocation, call: Call) -> tuple[bool, int]:
+    return note.outcome == SUCCEEDED and not call.succeeded, _apart(note, call)
+
+
+def _apart(note: Invocation, call: Call) -> int:
+    """Milliseconds between the beginning of a call and the attempt that the record tells of."""
+    return max(note.started - call.began, call.began - note.ended, 0)
 
 
 class _Explanations:

@@ -162,6 +162,8 @@ class StageLoop:
     def lost(self, partitions: Sequence[int]) -> None:
         """`RebalanceListener`: somebody else has them already."""
         self._metrics.rebalanced()
+        # Actions under way are forgotten: at least once repeats them elsewhere, which nobody could explain otherwise.
+        log.warning("%s: partitions lost: %s", self._transactional_id, ", ".join(map(str, partitions)))
         self._forget(partitions)
 
     # --- the loop ---------------------------------------------------------------------------------------------------

@@ -214,9 +214,7 @@ class JoinStage(_Synchronous):
             # How many there were when the sensor first ran: those added since are read from their beginning.
             wanted = msgspec.structs.replace(wanted, event_partitions=found.event_partitions)
         if found != wanted:
-            batch = self._batches[partition]
-            batch.outputs.append(identity_output(self._plan.name, wanted, partition))
-            batch.commit = _join_commit(partition, msgspec.structs.replace(resumed, owner=self._plan.owner))
+            self._partitions[partition].claim(identity_output(self._plan.name, wanted, partition))
         self._partitions[partition].loaded()
         self._apply(partition, [])
         return resumed.offset

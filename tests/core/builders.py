@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from eventbus.cloudevents import to_kafka
+from eventbus.cloudevents import from_json_batch, to_json, to_kafka
 from eventbus.events import Event
+from eventbus.formats import TRIGGER_HEADER, VERSION, Source, TriggerFact, action_fact, encode_fact
 from eventbus.metadata import Owner
-from eventbus.names import BusName, SensorName
+from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.conditions import parse
@@ -41,3 +42,28 @@ def event_record(event: Event, *, offset: int = 0, partition: int = 0, timestamp
 def as_read(output: Output, offset: int, timestamp: int = 0) -> Record:
     """What a consumer of that topic would get."""
     return Record(output.topic, output.partition, offset, timestamp, output.key, output.value, output.headers)
+
+
+def trigger_record(
+    plan: SensorPlan, trigger: str, dependencies: Sequence[str], offset: int, *, timestamp: int = 0
+) -> Record:
+    """An event on its way to a trigger, as the match stage writes it."""
+    event = Event.new("shop", dependencies[0], {"n": offset}, id=f"e{offset}")
+    fact = TriggerFact(
+        version=VERSION,
+        trigger=trigger,
+        dependencies=tuple(dependencies),
+        source=Source(0, 1000 + offset, timestamp),
+        shape=plan.triggers[trigger].shape,
+    )
+    headers = [(TRIGGER_HEADER, encode_fact(fact))]
+    return Record(NAME.topic(Kind.TRIGGER), 0, offset, timestamp, None, to_json(event), headers)
+
+
+def action_summary(output: Output) -> tuple[str, tuple[str, ...]]:
+    """An action's trigger, and which event it has for which dependency."""
+    fact = action_fact(as_read(output, 0))
+    events = from_json_batch(output.value or b"")
+    return fact.trigger, tuple(
+        f"{name}={event.id}" for used, event in zip(fact.events, events, strict=True) for name in used.dependencies
+    )

@@ -349,6 +349,24 @@ def test_a_call_without_a_record_must_be_explained_by_a_mishap_of_that_replica()
     assert [each.mishap for each in verdict.unrecorded] == ["SIGKILL after commit"]
 
 
+def test_a_record_tells_of_the_call_at_its_time() -> None:
+    run = Run()
+    action = run.action(AT_LEAST_ONCE)
+    run.calls.insert(0, call(action, at=-50_000, succeeded=False))
+    run.mishaps = [Mishap(REPLICA, -49_000, -49_000, "SIGKILL")]
+    assert run.violations() == []
+
+
+def test_a_record_of_what_was_never_sent_tells_of_no_call() -> None:
+    run = Run()
+    action = run.action(AT_LEAST_ONCE)
+    run.invocations.append(note(action, "failed", at=20_000))
+    run.calls.append(call(action, at=50_000, succeeded=False))
+    assert [each.breach for each in run.violations()] == [Breach.UNEXPLAINED]
+    run.calls[-1] = call(action, at=20_050, succeeded=False)
+    assert run.violations() == []
+
+
 def test_a_call_by_nobody_knows_whom_may_be_anybodys() -> None:
     run = Run()
     action = run.action(AT_LEAST_ONCE)

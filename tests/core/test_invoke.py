@@ -255,6 +255,26 @@ def test_an_attempt_from_before_a_restore_is_waited_for() -> None:
     assert [task.record.offset for task in started(core)] == [0]
 
 
+@pytest.mark.parametrize("mode", ["once", "least"])
+def test_an_attempt_from_before_a_restore_holds_up_all_of_its_lane(mode: str) -> None:
+    """Found by the state machine: the next action, or an earlier one again, ran beside it."""
+    core = invoker()
+    core.receive([action(mode, 0), action(mode, 1)])
+    core.transaction(0)
+    core.committed()
+    [first] = started(core)
+    core.succeeded(first, "ok", 1)
+    [old] = started(core)
+    core.drop(0)
+    core.open(0, InvokeCommit(OWNER, 2 if mode == "once" else 0, ()))
+    core.receive([action(mode, offset) for offset in range(3) if mode == "least" or offset > 1])
+    core.transaction(2)
+    core.committed()
+    assert started(core) == []
+    core.succeeded(old, "ok", 3)
+    assert [task.record.offset for task in started(core)] == [2 if mode == "once" else 0]
+
+
 def test_an_action_of_a_removed_trigger_and_a_broken_record_are_dead_lettered() -> None:
     core = Invoker(PLAN, {"once": ONCE}, TOPOLOGY, "0")
     core.open(0, InvokeCommit(OWNER, 0, ()))
@@ -272,6 +292,20 @@ def test_back_pressure_begins_before_the_metadata_is_full() -> None:
     step = core.transaction(0)
     assert step is not None
     assert len(encode_invoke(step.commits[0])) <= 4000
+
+
+def test_what_was_taken_can_be_handed_back_however_much_it_is() -> None:
+    """Found by the state machine: with many actions at a time the metadata had no room for all that was handed back."""
+    core = invoker(concurrency=1000)
+    for first in range(0, 2000, 100):
+        core.receive([action("once", 2 * number, f"k{number}") for number in range(first, first + 100)])
+        core.transaction(0)
+        core.committed()
+    core.release([0], 1)
+    step = core.finish()
+    assert step is not None
+    assert len(encode_invoke(step.commits[0])) <= 4000
+    assert step.commits[0].offset == 0
 
 
 class World:

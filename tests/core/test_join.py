@@ -9,20 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventbus.cloudevents import from_json_batch
 from eventbus.events import Event
 from eventbus.formats import (
     DLQ_HEADER,
     TRIGGER_HEADER,
-    VERSION,
     HeldKey,
-    Source,
     Trace,
     TriggerFact,
     action_fact,
     dead_letter,
     decode_state_key,
-    encode_fact,
     header,
 )
 from eventbus.metadata import LIMIT, JoinCommit, decode_join, encode_join
@@ -31,26 +27,19 @@ from eventbus.ports import Output, Record
 from sensors.join import JoinPartition, JoinStep
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
-from tests.core.builders import EXAMPLES, NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
+from tests.core.builders import (
+    EXAMPLES,
+    NAME,
+    OWNER,
+    TOPOLOGY,
+    action_summary,
+    as_read,
+    event_record,
+    make_plan,
+    trigger_record,
+)
 
 CONDITIONS = {"p0": "a && b", "p1": "a && b && c", "p2": "(a && b) || (c && d)", "p3": "a || (b && c)"}
-
-
-def trigger_record(
-    plan: SensorPlan, trigger: str, dependencies: Sequence[str], offset: int, *, timestamp: int = 0
-) -> Record:
-    event = Event.new("shop", dependencies[0], {"n": offset}, id=f"e{offset}")
-    fact = TriggerFact(
-        version=VERSION,
-        trigger=trigger,
-        dependencies=tuple(dependencies),
-        source=Source(0, 1000 + offset, timestamp),
-        shape=plan.triggers[trigger].shape,
-    )
-    from eventbus.cloudevents import to_json
-
-    headers = [(TRIGGER_HEADER, encode_fact(fact))]
-    return Record(NAME.topic(Kind.TRIGGER), 0, offset, timestamp, None, to_json(event), headers)
 
 
 def partition(plan: SensorPlan, commit: JoinCommit | None = None, **horizon: int) -> JoinPartition:
@@ -93,14 +82,6 @@ class Store:
         if step is not None:
             self.write(step.outputs, step.commit)
         return fresh
-
-
-def action_summary(output: Output) -> tuple[str, tuple[str, ...]]:
-    fact = action_fact(as_read(output, 0))
-    events = from_json_batch(output.value or b"")
-    return fact.trigger, tuple(
-        f"{name}={event.id}" for used, event in zip(fact.events, events, strict=True) for name in used.dependencies
-    )
 
 
 def actions_of(step: JoinStep) -> list[tuple[str, tuple[str, ...]]]:

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 
-import msgspec
-
-from eventbus.cloudevents import from_json
-from eventbus.events import Event
 from sensors import Sensor
+from sensors.scenarios import Firing, Scenario
 from sensors.spec.loader import load_text
 
 ROOT = Path(__file__).parents[2] / "examples"
-
-
-class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An action: which events made which trigger fire and, where the example says so, what became of it."""
-
-    trigger: str
-    events: Mapping[str, str]
-    outcome: str | None = None
-    attempts: int | None = None
-
-    def fired(self) -> Done:
-        """Without what became of it."""
-        return Done(self.trigger, self.events)
 
 
 class Example:
@@ -48,17 +33,13 @@ class Example:
         [manifest] = load_text(self.text(file, replacements), file)
         return Sensor.of(manifest)
 
-    @property
-    def events(self) -> list[Event]:
-        return [from_json(line.encode()) for line in self.text("events.jsonl").splitlines()]
+    @cached_property
+    def scenario(self) -> Scenario:
+        return Scenario.load(self.folder)
 
-    @property
-    def expected(self) -> list[Done]:
-        return [msgspec.json.decode(line, type=Done) for line in self.text("expected.jsonl").splitlines()]
-
-    def lanes(self, actions: Iterable[Done]) -> dict[tuple[str, frozenset[bytes | None]], list[Done]]:
+    def lanes(self, actions: Iterable[Firing]) -> dict[tuple[str, frozenset[bytes | None]], list[Firing]]:
         """What has an order on a real Kafka: the actions of one trigger whose events have the same key."""
-        keys = {event.id: event.key for event in self.events}
+        keys = {event.id: event.key for event in self.scenario.events}
         lanes = defaultdict(list)
         for action in actions:
             lanes[action.trigger, frozenset(keys[event] for event in action.events.values())].append(action)

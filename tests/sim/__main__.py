@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 
+from sensors.audit.violations import Breach
 from tests.sim.simulation import Report, Simulation, run_seed
 
 REPORT = Path("build/sim.json")
@@ -30,9 +31,9 @@ class Totals:
     """The sum of all seeds."""
 
     def __init__(self) -> None:
-        self.seeds = self.events = self.actions = self.longest_replay = 0
+        self.seeds = self.events = self.actions = self.given_up = self.longest_replay = 0
         self.faults: Counter[str] = Counter()
-        self.findings: Counter[str] = Counter()
+        self.breaches: Counter[Breach] = Counter()
         self.failed: list[Report] = []
 
     def add(self, report: Report) -> None:
@@ -41,11 +42,8 @@ class Totals:
         self.actions += report.actions
         self.faults.update(report.faults)
         self.longest_replay = max(self.longest_replay, report.longest_replay)
-        found = report.findings
-        self.findings["lost"] += len(found.lost)
-        self.findings["duplicated"] += len(found.duplicated)
-        self.findings["out_of_order"] += len(found.out_of_order)
-        self.findings["unexplained"] += len(found.unexplained) + len(found.went_back)
+        self.given_up += report.given_up
+        self.breaches.update(violation.breach for violation in report.violations)
         if not report.clean:
             self.failed.append(report)
 
@@ -55,7 +53,8 @@ class Totals:
             "events": self.events,
             "faults": {"total": self.faults.total(), **self.faults},
             "actions": self.actions,
-            **{key: self.findings[key] for key in ("lost", "duplicated", "out_of_order", "unexplained")},
+            **{str(breach): self.breaches[breach] for breach in Breach},
+            "given_up": self.given_up,
             "longest_replay": self.longest_replay,
             "seconds": round(seconds, 1),
             "failed_seeds": [report.seed for report in self.failed],
@@ -70,8 +69,9 @@ def main() -> None:
     options = arguments.parse_args()
     if options.replay is not None:
         simulation = Simulation(options.replay)
-        sys.stdout.writelines(f"{line}\n" for line in [*simulation.trace(), simulation.findings])
-        sys.exit(not simulation.findings.clean)
+        report = simulation.trace()
+        sys.stdout.writelines(f"{line}\n" for line in [*(simulation.journal.lines or ()), *report.violations])
+        sys.exit(not report.clean)
     began = time.monotonic()
     totals = Totals()
     console = Console()
@@ -103,7 +103,7 @@ def _show(console: Console, document: dict[str, object], totals: Totals) -> None
         table.add_row(fault, f"{number:,}")
     console.print(table)
     for report in totals.failed[:_SHOWN_FAILURES]:
-        console.print(f"[red]seed {report.seed}[/red]: {str(report.findings)[:400]}", highlight=False)
+        console.print(f"[red]seed {report.seed}[/red]: {'; '.join(map(str, report.violations))[:400]}", highlight=False)
         console.print(f"  replay it: .venv/bin/python -m tests.sim --replay {report.seed}")
 
 

@@ -24,7 +24,7 @@ class Fault(StrEnum):
     RETRIABLE = "unanswered request"
     UNSTABLE_OFFSETS = "offset fetch failed"
     LATE_MARKER = "late transaction marker"
-    ZOMBIE = "suspended past its session, offsets in hand"
+    ZOMBIE = "suspended past its session, with a commit under way"
 
     STOP = "graceful stop"
     START = "replica started"
@@ -43,8 +43,8 @@ class Fault(StrEnum):
 
 
 _RATES = {
-    Fault.CRASH: 0.01,
-    Fault.SUSPEND: 0.008,
+    Fault.CRASH: 0.004,
+    Fault.SUSPEND: 0.003,
     Fault.ABORT: 0.04,
     Fault.UNKNOWN_COMMITTED: 0.06,
     Fault.UNKNOWN_LOST: 0.06,
@@ -52,9 +52,9 @@ _RATES = {
     Fault.RETRIABLE: 0.03,
     Fault.UNSTABLE_OFFSETS: 0.2,
     Fault.LATE_MARKER: 0.5,
-    Fault.ZOMBIE: 0.02,
-    Fault.STOP: 0.04,
-    Fault.START: 0.05,
+    Fault.ZOMBIE: 0.03,
+    Fault.STOP: 0.06,
+    Fault.START: 0.1,
     Fault.TWIN: 0.2,
     Fault.CLOCK_JUMP: 0.1,
     Fault.DUPLICATE: 0.01,
@@ -65,7 +65,7 @@ _RATES = {
     Fault.ACTION_UNSENT: 0.15,
     Fault.ACTION_SENT: 0.15,
     Fault.ACTION_REFUSED: 0.03,
-    Fault.ACTION_HANGS: 0.3,
+    Fault.ACTION_HANGS: 0.5,
     Fault.ACTION_DIED: 0.5,
 }
 
@@ -79,6 +79,10 @@ class Dice:
         self.counts: Counter[Fault] = Counter()
         self._rates = {fault: rate * self._random.choice((0, 0.5, 1, 3)) for fault, rate in _RATES.items()}
         self._points_left = self._points_between()
+
+    def often(self, fault: Fault) -> None:
+        """This seed is about this fault."""
+        self._rates[fault] = 0.5
 
     def calm(self) -> None:
         self._rates = dict.fromkeys(Fault, 0.0)

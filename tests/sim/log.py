@@ -35,6 +35,9 @@ class Host(Protocol):
     """The process that makes the calls."""
 
     dice: Dice
+    replica: str
+    batch: int
+    """The most records it gets at a time."""
     deeds: int
     """How many calls have got it further. It is idle if there is none in a whole turn."""
 
@@ -44,13 +47,18 @@ class Host(Protocol):
     def outlast(self, topic: str) -> None:
         """It may be suspended for longer than its session while it is about to commit offsets of this topic."""
 
+    def suffers(self, mishap: str) -> None:
+        """Something has happened that explains why it loses or repeats an invocation."""
+
 
 class LateMarkers:
     """Markers reach partitions and groups one by one, in any order, when the dice say so."""
 
-    def __init__(self, dice: Dice, applied: Callable[[Group, dict[tuple[str, int], Committed]], None]) -> None:
+    def __init__(self, dice: Dice, applied: Callable[[Group, dict[tuple[str, int], Committed], str], None]) -> None:
         self._dice = dice
         self._applied = applied
+        self.senders: dict[int, str] = {}
+        """Which replica has last sent offsets as which producer."""
         self._waiting: defaultdict[int, list[tuple[Touched, bool]]] = defaultdict(list)
 
     def write(self, producer: int, touched: Sequence[Touched], *, commit: bool) -> None:
@@ -78,7 +86,7 @@ class LateMarkers:
         staged = touched._pending.get(producer, {}) if isinstance(touched, Group) else {}
         touched.end_transaction(producer, commit=commit)
         if isinstance(touched, Group) and commit:
-            self._applied(touched, staged)
+            self._applied(touched, staged, self.senders[producer])
 
 
 class DelayedEnds:
@@ -101,8 +109,9 @@ class DelayedEnds:
 class SimCluster:
     """`eventbus.ports.Cluster` for one process."""
 
-    def __init__(self, cluster: MemoryCluster, ends: DelayedEnds, host: Host) -> None:
+    def __init__(self, cluster: MemoryCluster, markers: LateMarkers, ends: DelayedEnds, host: Host) -> None:
         self._cluster = cluster
+        self._markers = markers
         self._ends = ends
         self._host = host
 
@@ -119,10 +128,11 @@ class SimCluster:
         return self._cluster.committed(group, topic)
 
     def consumer(self, group: str, topic: str, listener: RebalanceListener) -> SimConsumer:
-        return SimConsumer(self._cluster.consumer(group, topic, listener), self._host)
+        return SimConsumer(self._cluster.consumer(group, topic, _Listener(listener, self._host)), self._host)
 
     def producer(self, transactional_id: str) -> SimProducer:
-        return SimProducer(self._cluster.producer(transactional_id), transactional_id, self._ends, self._host)
+        real = self._cluster.producer(transactional_id)
+        return SimProducer(real, transactional_id, self._markers, self._ends, self._host)
 
     def reader(self) -> SimReader:
         return SimReader(self._cluster.reader(), self._host)
@@ -132,6 +142,20 @@ class SimCluster:
 
     def close(self) -> None:
         self._cluster.close()
+
+
+class _Listener:
+    """Passes everything on, and takes note when the group does without the process."""
+
+    def __init__(self, real: RebalanceListener, host: Host) -> None:
+        self.assigned = real.assigned
+        self.revoked = real.revoked
+        self._real = real
+        self._host = host
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        self._host.suffers("expelled from its group")
+        self._real.lost(partitions)
 
 
 class SimConsumer:
@@ -148,11 +172,15 @@ class SimConsumer:
         self.group_metadata = real.group_metadata
         self.close = real.close
 
+    def heartbeat(self, now: float) -> None:
+        self._real._member.last_poll = now
+
     def poll(self, max_records: int, timeout: float) -> list[Record]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer to a poll")
-        records = self._real.poll(max_records, timeout)
+        records = self._real.poll(min(max_records, self._host.batch), timeout)
         self._host.deeds += bool(records)
         self._host.point()
         return records
@@ -160,14 +188,18 @@ class SimConsumer:
     def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
         self._host.point()
         if self._host.dice.strikes(Fault.UNSTABLE_OFFSETS):
+            self._host.deeds += 1
             raise RetriableError("simulated: the offsets are not stable")
         committed = self._real.committed(partitions)
         self._host.deeds += 1
+        if None in committed.values():  # somebody else may make the first commit before we act upon the answer
+            self._host.outlast(self._real._topic)
         return committed
 
     def offsets(self, partition: int) -> tuple[int, int]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer about offsets")
         return self._real.offsets(partition)
 
@@ -185,6 +217,7 @@ class SimReader:
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         self._host.point()
         if self._host.dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer about offsets")
         return self._real.offsets(topic, partition)
 
@@ -199,17 +232,22 @@ class SimReader:
 class SimProducer:
     """`eventbus.ports.TransactionalProducer` with faults."""
 
-    def __init__(self, real: MemoryProducer, transactional_id: str, ends: DelayedEnds, host: Host) -> None:
+    def __init__(
+        self, real: MemoryProducer, transactional_id: str, markers: LateMarkers, ends: DelayedEnds, host: Host
+    ) -> None:
         self._real = real
         self._id = transactional_id
+        self._markers = markers
         self._ends = ends
         self._host = host
         self._dice = host.dice
+        self._topic = ""
         self.close = real.close
 
     def init(self) -> None:
         self._host.point()
         if self._dice.strikes(Fault.RETRIABLE):
+            self._host.deeds += 1
             raise RetriableError("simulated: no answer to init")
         self._real.init()
 
@@ -227,12 +265,14 @@ class SimProducer:
         self._host.point()
 
     def send_offsets(self, topic: str, commits: Sequence[Commit], group_metadata: object) -> None:
+        self._topic = topic
         self._host.outlast(topic)  # the worst moment: the records are written, the membership is known, that is all
         for _ in range(3):
             self._host.point()
         if self._dice.strikes(Fault.ABORT):
             raise AbortableError("simulated: the offsets were refused")
         self._real.send_offsets(topic, commits, group_metadata)
+        self._markers.senders[self._real._broker.coordinator._producers[self._id].number] = self._host.replica
         self._host.point()
 
     def commit(self) -> None:
@@ -245,6 +285,7 @@ class SimProducer:
             self._ends.add(self._id, self._real._epoch)
             raise UnknownOutcome("simulated: the request to commit is late")
         self._real.commit()
+        self._host.outlast(self._topic)  # some of its markers may be late, and the others restore meanwhile
         if self._dice.strikes(Fault.UNKNOWN_COMMITTED):
             raise UnknownOutcome("simulated: the answer to the commit was lost")
         self._host.point()

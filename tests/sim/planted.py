@@ -20,7 +20,7 @@ REPORT = Path("build/mutants.json")
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seeds", type=int, default=40)
+    arguments.add_argument("--seeds", type=int, default=80)
     options = arguments.parse_args()
     console = Console()
     table = Table("mutant", "caught in", "first")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
@@ -14,9 +13,11 @@ from eventbus.names import SensorName, Stage
 from eventbus.ports import Output
 from eventbus.topics import Topology
 from sensors.actions.base import Action, ActionCall, ActionError, SpecModel, TransactionalAction
+from sensors.audit.invocations import Call, Mishap
+from sensors.audit.reference import ENDLESS
 from sensors.deadletters import DeadLetters
 from sensors.invoke import Invoker
-from sensors.metrics import SensorMetrics
+from sensors.metrics import SensorMetrics, StageMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Completion
 from sensors.runner.guard import TopicGuard
@@ -26,10 +27,10 @@ from sensors.runner.loop import StageLoop
 from sensors.runner.stages import JoinStage, MatchStage
 from sensors.tasks import Delivery
 from tests.sim.dice import Dice, Fault
-from tests.sim.log import Crash, DelayedEnds, SimCluster
+from tests.sim.log import Crash, DelayedEnds, LateMarkers, SimCluster, SimConsumer
 
 _DRAIN_SECONDS = 5.0
-_INVOKE = 2
+INVOKE = 2
 
 
 class SimClock(ManualClock):
@@ -41,23 +42,42 @@ class SimClock(ManualClock):
         return super().now_ms() + self.jumped_ms
 
 
+class SimMetrics(StageMetrics):
+    """Nobody reads them here, and to count takes time. But whoever drops what it knows must own up to it."""
+
+    def __init__(self, metrics: SensorMetrics, stage: Stage, clock: ManualClock, process: Process) -> None:
+        super().__init__(metrics, stage, clock, metrics.name)
+        self._process = process
+        self._stage = stage
+
+    def aborted(self) -> None:
+        if self._stage is Stage.INVOKE:
+            self._process.suffers(Fault.ABORT)
+
+    def received(self, records: int) -> None:
+        pass
+
+    def committed(self, outputs: Sequence[Output]) -> None:
+        pass
+
+
 class Sink:
     """The world that actions act upon, with a ledger of its own."""
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
-        self.seen: Counter[str] = Counter()
-        self.succeeded: Counter[str] = Counter()
+        self.calls: list[Call] = []
 
-    def call(self, action: str) -> str:
+    def call(self, action: str, replica: str) -> str:
         if self._dice.strikes(Fault.ACTION_UNSENT):
             raise ActionError("simulated: not sent", retriable=True, sent=False)
-        self.seen[action] += 1
-        if self._dice.strikes(Fault.ACTION_SENT):
+        failed = self._dice.strikes(Fault.ACTION_SENT)
+        refused = not failed and self._dice.strikes(Fault.ACTION_REFUSED)
+        self.calls.append(Call(action, replica, 0, 0, succeeded=not (failed or refused)))
+        if failed:
             raise ActionError("simulated: 503", retriable=True, sent=True, status="503")
-        if self._dice.strikes(Fault.ACTION_REFUSED):
+        if refused:
             raise ActionError("simulated: 400", retriable=False, sent=True, status="400")
-        self.succeeded[action] += 1
         return "ok"
 
 
@@ -66,11 +86,12 @@ class SimAction:
 
     Spec: ClassVar[type[SpecModel]] = SpecModel
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, replica: str) -> None:
         self._sink = sink
+        self._replica = replica
 
     def invoke(self, call: ActionCall) -> str:
-        return self._sink.call(call.id)
+        return self._sink.call(call.id, self._replica)
 
     def close(self) -> None:
         """Nothing is held here."""
@@ -81,11 +102,12 @@ class SimWriter:
 
     Spec: ClassVar[type[SpecModel]] = SpecModel
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, replica: str) -> None:
         self._topic = topic
+        self._replica = replica
 
     def outputs(self, call: ActionCall) -> Sequence[Output]:
-        return [Output(self._topic, 0, call.id.encode(), call.trigger.encode())]
+        return [Output(self._topic, 0, call.id.encode(), self._replica.encode())]
 
     def close(self) -> None:
         """Nothing is held here."""
@@ -148,13 +170,17 @@ class Surroundings(msgspec.Struct, frozen=True):
     dice: Dice
     clock: SimClock
     cluster: MemoryCluster
+    markers: LateMarkers
     ends: DelayedEnds
+    mishaps: list[Mishap]
     topology: Topology
     metrics: SensorMetrics
     sink: Sink
     horizon_records: int
     horizon_ms: int
     concurrency: int
+    batch: int
+    """No transaction has more records than that: larger ones would never get through the mishaps."""
     suspend: Callable[[Process], None]
     outlast: Callable[[Process, str], None]
 
@@ -162,9 +188,11 @@ class Surroundings(msgspec.Struct, frozen=True):
 class Process:
     """One replica, from its start until it ends or is killed."""
 
-    def __init__(self, around: Surroundings, sensor: Sensor, slot: str) -> None:
+    def __init__(self, around: Surroundings, sensor: Sensor, slot: str, replica: str) -> None:
+        """`replica` tells the processes of one slot apart."""
         self.dice = around.dice
         self.slot = slot
+        self.replica = replica
         self.generation = sensor.plan.owner.generation
         self.alive = True
         self.suspended = False
@@ -172,33 +200,36 @@ class Process:
         self.executor = SimExecutor(around.dice, around.clock)
         plan, topology = sensor.plan, around.topology
         actions: dict[str, Action | TransactionalAction] = {
-            name: SimWriter(out_topic(plan.name)) if delivery.exactly_once else SimAction(around.sink)
+            name: SimWriter(out_topic(plan.name), replica) if delivery.exactly_once else SimAction(around.sink, replica)
             for name, delivery in sensor.deliveries.items()
         }
+        self._invoker = Invoker(plan, sensor.deliveries, topology, replica, concurrency=around.concurrency)
         invoke = InvokeStage(
             plan,
             topology,
-            Invoker(plan, sensor.deliveries, topology, slot, concurrency=around.concurrency),
+            self._invoker,
             actions,
             self.executor,
             clock=around.clock,
             metrics=around.metrics,
             drain_seconds=_DRAIN_SECONDS,
         )
-        join = JoinStage(plan, topology, slot, horizon_records=around.horizon_records, horizon_ms=around.horizon_ms)
-        cluster = SimCluster(around.cluster, around.ends, self)
+        join = JoinStage(plan, topology, replica, horizon_records=around.horizon_records, horizon_ms=around.horizon_ms)
+        cluster = SimCluster(around.cluster, around.markers, around.ends, self)
         guard = TopicGuard(cluster, plan.name, topology, around.clock)
         self.deeds = 0
+        self.batch = around.batch
         self.loops: list[StageLoop] = []
         self.not_before = [0.0, 0.0, 0.0]
         self._rested: list[tuple[int, ...] | None] = [None, None, None]
         broker = around.cluster._broker
         self._logs = [broker.topics[plan.name.input_topic(stage)].partitions for stage in Stage]
         self._groups = [broker.group(plan.name.group(stage)) for stage in Stage]
-        logics: list[StageLogic] = [MatchStage(plan, topology, slot, around.metrics, from_latest=False), join, invoke]
+        match = MatchStage(plan, topology, replica, around.metrics, from_latest=False)
+        logics: list[StageLogic] = [match, join, invoke]
         for logic in logics:
-            letters = DeadLetters(plan.name, logic.stage, topology, slot)
-            metrics = around.metrics.stage(logic.stage)
+            letters = DeadLetters(plan.name, logic.stage, topology, replica)
+            metrics = SimMetrics(around.metrics, logic.stage, around.clock, self)
             self.loops.append(
                 StageLoop(
                     cluster, plan.name, logic, letters, slot=slot, clock=around.clock, metrics=metrics, guard=guard
@@ -210,14 +241,20 @@ class Process:
             raise Crash
         mishap = self.dice.mishap()
         if mishap is Fault.CRASH:
+            self.suffers(mishap)
             self.kill()
             raise Crash
         if mishap is Fault.SUSPEND:
+            self.suffers(mishap)
             self._around.suspend(self)
 
     def outlast(self, topic: str) -> None:
         if self.dice.strikes(Fault.ZOMBIE):
+            self.suffers(Fault.ZOMBIE)
             self._around.outlast(self, topic)
+
+    def suffers(self, mishap: str) -> None:
+        self._around.mishaps.append(Mishap(self.replica, 0, ENDLESS, mishap))
 
     def step(self, number: int) -> None:
         """One turn of one stage, unless it asked to be left in peace."""
@@ -229,15 +266,29 @@ class Process:
 
     def has_rested(self, number: int) -> bool:
         """Whether the last turn of this stage found nothing to do, and there is nothing new since."""
+        if number == INVOKE and self.executor.pending:
+            return False
         return self._rested[number] == self._input(number)
+
+    def heartbeat(self) -> None:
+        """What a client's own thread does. Here a poll would do the same, and take longer."""
+        for loop in self.loops:
+            assert isinstance(loop._consumer, SimConsumer)
+            loop._consumer.heartbeat(self._around.clock.monotonic())
 
     def _input(self, number: int) -> tuple[int, ...]:
         """Changes whenever there is something new for a stage: records, transaction markers, members, outcomes."""
         return (
-            sum(log.end for log in self._logs[number]),
+            sum(self._logs[number][partition].last_stable_offset for partition in self.loops[number]._assignments),
             self._groups[number].generation,
-            self.executor.deeds if number == _INVOKE else 0,
+            self._due(number),
         )
+
+    def _due(self, number: int) -> int:
+        if number != INVOKE:
+            return 0
+        wakeup = self._invoker.next_wakeup()
+        return self.executor.deeds + (wakeup is not None and wakeup <= self._around.clock.monotonic())
 
     def kill(self) -> None:
         """SIGKILL: the group and the open transactions learn of it by their time-outs."""

@@ -46,6 +46,12 @@ def _work_off(simulation: Simulation, process: Process) -> bool:
 
 
 def _at_rest(simulation: Simulation) -> bool:
+    """Every partition is with a running replica, and everything is done."""
+    topology = simulation.topology
+    partitions = topology.event_partitions + topology.trigger_partitions + topology.action_partitions
+    loops = [loop for process in simulation.processes.values() for loop in process.loops]
+    if not all(loop.ready() for loop in loops) or sum(len(loop._assignments) for loop in loops) < partitions:
+        return False
     try:
         for stage in Stage:
             topic = NAME.input_topic(stage)
@@ -63,5 +69,8 @@ def _lags(simulation: Simulation, stage: Stage, partition: int, committed: Commi
         return True
     position = committed.offset
     if stage is Stage.JOIN:
-        position = decode_join(committed.offset, committed.metadata).position
+        join = decode_join(committed.offset, committed.metadata)
+        if join.owner.generation < len(simulation.sensors):
+            return True  # the new spec has not been rolled out to this partition
+        position = join.position
     return bool(log.read(position, 1)[0])

@@ -15,6 +15,7 @@ from tests.sim.dice import Dice, Fault
 from tests.sim.journal import Journal
 from tests.sim.specs import EVENT_NAMES, NAME
 
+_HAPPENINGS = 350
 _KEYS = ("k1", "k2", "k3", "")
 
 
@@ -30,6 +31,8 @@ class Shop:
         self._logs = logs
         self._events = events
         self._burst = dice.pick((8, 30, 60))
+        self.rate = events / (self._burst / 2) / _HAPPENINGS
+        """How often it publishes, so that all seeds take about the same time."""
         self._sold = 0
         self.published = 0
 

@@ -10,20 +10,25 @@ from sensors.conditions import parse
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 from sensors.retry import RetryPolicy
 from sensors.tasks import Delivery
-from tests.sim.dice import Dice
+from tests.sim.dice import Dice, Fault
 from tests.sim.processes import Sensor
 
 NAME = SensorName(BusName("sim", "bus"), "s")
-EVENT_NAMES = "abcd"
-_DEPENDENCIES = [DependencyPlan(name, "shop", name) for name in EVENT_NAMES] + [DependencyPlan("also-a", "shop", "a")]
+EVENT_NAMES = "abcde"
+"""Of the last one the sensor wants to know nothing."""
+_DEPENDENCIES = [
+    *(DependencyPlan(name, "shop", name) for name in ("a", "b", "c", "d", "never")),
+    DependencyPlan("also-a", "shop", "a"),
+]
 _CONDITIONS = (
     "a && b", "a && b && c", "(a && b) || c", "a || b", "a", "also-a && a", "(a && c) || (b && d)", "also-a || d",
     "a && b && c && d", "(a || b) && (c || d)", "also-a && b", "d && c",
 )  # fmt: skip
 _PATIENT_CONDITIONS = (
-    "a && b && c && d", "a && b && c", "b && c && d", "a && c && d", "also-a && b && d", "a && d", "b && c",
+    "a && never", "also-a && never", "a && also-a && never", "a && b && never", "also-a && c && d && never",
+    "a && b && c && d", "b && d",
 )  # fmt: skip
-"""They hold events for longer, so that a change of the spec finds some."""
+"""They hold events for long, so that a change of the spec finds some, and finds that they fit in part."""
 _DELIVERIES = (
     Delivery(at_least_once=True, retry=RetryPolicy(steps=4, duration=0.2)),
     Delivery(at_least_once=False, retry=RetryPolicy(steps=3, duration=0.2)),
@@ -38,12 +43,14 @@ class Specs:
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
-        self.restless = not dice.below(4)
-        self._max_generation = 12 if self.restless else 4
-        self._conditions = _PATIENT_CONDITIONS if self.restless else _CONDITIONS
+        restless = not dice.below(4)
+        if restless:
+            dice.often(Fault.SPEC_CHANGE)
+        self._max_generation = 12 if restless else 4
+        self._conditions = _PATIENT_CONDITIONS if restless else _CONDITIONS
         # A trigger that comes back delivers as before: the judge knows one mode per trigger.
         self._deliveries = {f"t{number}": dice.pick(_DELIVERIES) for number in range(_MAX_TRIGGERS + 1)}
-        first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 4, _MAX_TRIGGERS)))}
+        first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 3, 6)))}
         self.sensors = {1: self._sensor(1, first)}
 
     @property

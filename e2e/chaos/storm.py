@@ -1,0 +1,230 @@
+"""One storm: a sensor, its traffic, its faults; then all must come to rest, and everything is collected."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from e2e.chaos.brokers import Brokers
+from e2e.chaos.dump import commits_of, dump, ends_of
+from e2e.chaos.evidence import Fingerprint
+from e2e.chaos.faults import Faults, Rest
+from e2e.chaos.fleet import Fleet
+from e2e.chaos.logs import longest_replay, own_mishaps
+from e2e.chaos.manifest import CALL_SECONDS, Mode, dependencies, manifest
+from e2e.chaos.sink import Mood, Sink
+from e2e.chaos.traffic import Traffic
+from e2e.chaos.witness import Witness
+from eventbus import Bus
+from eventbus.broker import EmbeddedBroker
+from eventbus.clock import SystemClock
+from eventbus.errors import RetriableError
+from eventbus.formats import Source
+from eventbus.metadata import decode_join
+from eventbus.names import Kind, Stage
+from eventbus.ports import Record
+from eventbus.topics import ensure_sensor_topics
+from sensors.audit.commits import SeenCommit
+from sensors.audit.verdict import Evidence
+from sensors.inspection import held_state
+from sensors.join import HORIZON_RECORDS
+from sensors.sensor import Sensor
+
+CALM_SECONDS = 300.0
+"""Within which everything must have come to rest when the faults are over."""
+_LARGEST_BACKLOG = 3000
+"""Actions that wait to be invoked. More of them would only prolong the time until everything has come to rest."""
+_LOOK_SECONDS = 0.5
+_QUIET_SECONDS = 2.0 * CALL_SECONDS
+"""Longer than any action pauses that has been taken and that nothing hinders."""
+_TELL_SECONDS = 1.0
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The dimensions of a storm."""
+
+    minutes: float
+    seed: int
+    dependencies: int = 3
+    partitions: int = 5
+    rate: float = 60.0
+    mode: Mode = Mode.BOTH
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a storm is."""
+
+    seconds: float
+    events: int
+    actions: int
+    calls: int
+    replicas: int
+    faults: dict[str, int]
+
+
+class Aftermath(msgspec.Struct):
+    """A storm that is over."""
+
+    evidence: Evidence
+    concurrent: list[Fingerprint]
+    """The action topic as somebody saw it who read it all the time."""
+    faults: dict[str, int]
+    unexplained: list[str]
+    """What needs no verdict: replicas that ended by themselves, work that was never done."""
+    longest_replay: int
+    calm_seconds: float
+    doubtful: int
+
+
+class Storm:
+    """Make it and `run` it inside an event loop."""
+
+    def __init__(
+        self, options: Options, broker: EmbeddedBroker, directory: Path, tell: Callable[[Progress], None]
+    ) -> None:
+        self._options = options
+        self._tell = tell
+        self._connect = partial(Bus.connect, broker.bootstrap_servers, namespace="chaos")
+        self._bus = self._connect()
+        self._bus.ensure(options.partitions)
+        names = dependencies(options.dependencies)
+        file = directory / "sensor.yaml"
+        self._fleet = Fleet(self._bus, file, rest=Rest(options.seed))
+        self._sink = Sink()
+        file.write_text(manifest(names, options.mode, self._sink.url))
+        sensor = Sensor.load(file)
+        self._plan = sensor.blueprint(self._bus.name).plan
+        self._topology = ensure_sensor_topics(self._bus.cluster, self._plan.name)
+        self._faults = Faults(options.seed, self._fleet, self._sink, Brokers(broker), options.partitions)
+        actions = self._plan.name.topic(Kind.ACTION)
+        self._witness = Witness(self._bus, actions, self._topology.action_partitions)
+        self._traffic = Traffic(
+            self._connect, names, rate=options.rate, seed=options.seed, congested=self._is_congested
+        )
+        self._unexplained: list[str] = []
+
+    def _is_congested(self) -> bool:
+        return len(self._witness.seen) - len(self._sink.reached) > _LARGEST_BACKLOG
+
+    async def run(self) -> Aftermath:
+        await self._sink.become(Mood.OK)
+        telling = asyncio.create_task(self._keep_telling())
+        self._witness.start()
+        self._traffic.start()
+        await self._faults.rage(self._options.minutes * 60)
+        await asyncio.to_thread(self._traffic.stop)
+        began = time.monotonic()
+        triggers, actions = await self._come_to_rest()
+        calm = time.monotonic() - began
+        await self._fleet.stop()
+        await self._sink.close()
+        telling.cancel()
+        self._witness.stop()
+        return self._collect(triggers, actions, calm)
+
+    async def _keep_telling(self) -> None:
+        began = time.monotonic()
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            self._tell(
+                Progress(
+                    time.monotonic() - began,
+                    self._traffic.published,
+                    len(self._witness.seen),
+                    len(self._sink.calls),
+                    len(self._fleet.running()),
+                    dict(self._fleet.faults),
+                )
+            )
+
+    # --- coming to rest ---------------------------------------------------------------------------------------------
+
+    async def _come_to_rest(self) -> tuple[list[Record], list[Record]]:
+        """Stage by stage: what one has read to its end is all that the next one will get."""
+        deadline = time.monotonic() + CALM_SECONDS
+        name, topology = self._plan.name, self._topology
+        events = await asyncio.to_thread(self._ends, name.event_topic, topology.event_partitions)
+        await self._until(partial(self._has_committed, Stage.MATCH, events), deadline, "events are not matched")
+        triggers = await asyncio.to_thread(dump, self._bus, name.topic(Kind.TRIGGER), topology.trigger_partitions)
+        joined = partial(self._has_committed, Stage.JOIN, ends_of(triggers))
+        await self._until(joined, deadline, "trigger records are not joined")
+        actions = await asyncio.to_thread(dump, self._bus, name.topic(Kind.ACTION), topology.action_partitions)
+        ends = ends_of(actions)
+        await self._until(partial(self._has_committed, Stage.INVOKE, ends), deadline, "actions are not dealt with")
+        quiet = partial(self._sink.is_quiet, _QUIET_SECONDS)
+        await self._until(quiet, deadline, "what was taken at most once is not invoked")
+        await self._until(partial(self._witness.has_read, ends), deadline, "the concurrent reader lags behind")
+        return triggers, actions
+
+    async def _until(self, reached: Callable[[], bool], deadline: float, complaint: str) -> None:
+        while not await asyncio.to_thread(reached):
+            if time.monotonic() > deadline:
+                self._unexplained.append(f"{complaint} {CALM_SECONDS:g} s after the last fault")
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _has_committed(self, stage: Stage, ends: dict[int, int]) -> bool:
+        try:
+            commits = commits_of(self._bus, self._plan.name, stage)
+        except RetriableError:
+            return False
+        for partition, end in ends.items():
+            commit = commits[partition]
+            if commit is None:
+                return False
+            joins = stage is Stage.JOIN
+            if (decode_join(commit.offset, commit.metadata).position if joins else commit.offset) < end:
+                return False
+        return True
+
+    def _ends(self, topic: str, partitions: int) -> dict[int, int]:
+        reader = self._bus.cluster.reader()
+        try:
+            return {partition: reader.offsets(topic, partition)[1] for partition in range(partitions)}
+        finally:
+            reader.close()
+
+    # --- evidence ---------------------------------------------------------------------------------------------------
+
+    def _collect(self, triggers: list[Record], actions: list[Record], calm: float) -> Aftermath:
+        name, topology, fleet = self._plan.name, self._topology, self._fleet
+        logs = {slot: fleet.log(slot) for slot in fleet.members}
+        if self._witness.failure is not None:
+            self._unexplained.append(f"the concurrent reader has failed: {self._witness.failure}")
+        evidence = Evidence(
+            plans={self._plan.owner.generation: self._plan},
+            events=dump(self._bus, name.event_topic, topology.event_partitions),
+            triggers=triggers,
+            actions=actions,
+            invocations=dump(self._bus, name.topic(Kind.INVOCATION), topology.invocation_partitions),
+            letters=dump(self._bus, name.topic(Kind.DLQ), topology.dlq_partitions),
+            calls=self._sink.calls,
+            mishaps=[*fleet.mishaps, *(mishap for slot, log in logs.items() for mishap in own_mishaps(slot, log))],
+            commits=[
+                SeenCommit(stage, partition, commit.offset, commit.metadata)
+                for stage in Stage
+                for partition, commit in commits_of(self._bus, name, stage).items()
+                if commit is not None
+            ],
+            held={
+                (state.trigger, event.dependency): Source(event.partition, event.offset, event.since)
+                for state in held_state(self._bus.cluster, self._plan, topology, SystemClock())
+                for event in state.held
+            },
+            horizon=HORIZON_RECORDS,
+        )
+        self._bus.close()
+        return Aftermath(
+            evidence=evidence,
+            concurrent=self._witness.seen,
+            faults=dict(fleet.faults),
+            unexplained=[*fleet.unexplained, *self._unexplained],
+            longest_replay=longest_replay(logs.values()),
+            calm_seconds=calm,
+            doubtful=self._traffic.doubtful,
+        )
