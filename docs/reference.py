@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
+from sensors.filters.spec import Attributes
 from sensors.spec import fields
 from sensors.spec.base import SpecModel
 from sensors.spec.models import SensorManifest
@@ -43,6 +44,7 @@ _WORDS = {
     fields.EventReference: "[event reference](#kinds-of-values)",
     fields.Duration: "[duration](#kinds-of-values)",
     fields.Amount: "[amount](#kinds-of-values)",
+    Attributes: "map of attribute to value",
     Any: "anything",
 }
 
@@ -224,4 +226,4 @@ def _default_text(field: FieldInfo) -> str:
         return ""
     if isinstance(field.default, timedelta):
         return f"`{field.default.total_seconds():g}s`"
-    return "empty" if field.default in ("", {}) else f"`{to_json(field.default).decode().strip(chr(34))}`"
+    return "empty" if field.default in ("", {}, ()) else f"`{to_json(field.default).decode().strip(chr(34))}`"

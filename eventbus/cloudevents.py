@@ -66,7 +66,7 @@ def to_kafka(event: Event) -> tuple[list[tuple[str, bytes]], bytes | None]:
     headers = []
     for name, value in event.attributes.items():
         header = CONTENT_TYPE if name == "datacontenttype" else _PREFIX + name
-        headers.append((header, _text(value).encode()))
+        headers.append((header, attribute_text(value).encode()))
     return headers, event.data
 
 
@@ -210,7 +210,7 @@ def _base64(raw: msgspec.Raw, member: str) -> bytes:
         raise InvalidEvent(f"`{member}` is not base64") from None
 
 
-def _text(value: Attribute) -> str:
+def attribute_text(value: Attribute) -> str:
     """CloudEvents' canonical string of an attribute."""
     if isinstance(value, bool):
         return "true" if value else "false"

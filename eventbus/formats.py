@@ -54,6 +54,13 @@ class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state: str = ""
 
 
+class OwnDocument(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The event as one dependency has transformed it."""
+
+    dependency: str
+    document: msgspec.Raw
+
+
 class _Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     version: int = msgspec.field(name="v")
 
@@ -70,6 +77,8 @@ class TriggerFact(_Fact, frozen=True, gc=False):
     replica: str = msgspec.field(name="r", default="")
     """Who wrote it: Kafka does not tell."""
     trace: Trace | None = msgspec.field(name="w", default=None)
+    own: tuple[OwnDocument, ...] = msgspec.field(name="o", default=())
+    """For dependencies that get another document than the one in the record's value."""
 
 
 class UsedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):

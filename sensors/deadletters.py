@@ -10,6 +10,7 @@ from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 
 INVALID_EVENT = "invalid-event"
+TRANSFORM_FAILED = "transform-failed"
 INVALID_RECORD = "invalid-record"
 SPEC_CHANGED = "spec-changed"
 UNPRODUCIBLE = "unproducible"

@@ -5,18 +5,21 @@ It is not a second implementation: the events go through the same `Matcher` and 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
 from eventbus.cloudevents import to_kafka
 from eventbus.events import Event
-from eventbus.formats import action_fact
+from eventbus.formats import action_fact, trigger_fact
 from eventbus.metadata import JoinCommit
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.actionrecords import events_by_dependency
+from sensors.filters.candidate import Rejection
 from sensors.join import JoinPartition, Slot
 from sensors.match import Matcher
 from sensors.plan import SensorPlan, TriggerPlan
@@ -54,6 +57,8 @@ class Explanation(msgspec.Struct, frozen=True):
     name: str
     matched: dict[str, list[str]]
     """Trigger → dependencies that the event satisfied."""
+    filtered: dict[str, str]
+    """Dependency → why the event did not satisfy it, although it has the right source and name."""
     fired: list[Fired]
     waiting: list[Waiting]
     """The triggers that got the event and still wait."""
@@ -68,26 +73,35 @@ class Explainer:
 
     def __init__(self, plan: SensorPlan) -> None:
         self._plan = plan
-        self._matcher = Matcher(plan, _TOPOLOGY, "explain")
+        self._filtered: dict[str, str] = {}
+        self._matcher = Matcher(plan, _TOPOLOGY, "explain", self._note_rejection)
         self._join = JoinPartition(plan, _TOPOLOGY, 0, JoinCommit(plan.owner, 0, 0, {}), "explain")
         self._offset = 0
         self._joined = 0
 
-    def feed(self, event: Event, timestamp: int = 0) -> Explanation:
+    def feed(self, event: Event, timestamp: int | None = None) -> Explanation:
+        """`timestamp` is when the event was appended to the log; without one, its own `time` has to do."""
         headers, value = to_kafka(event)
-        record = Record(self._plan.name.event_topic, 0, self._offset, timestamp, event.key, value, headers)
+        appended = _sent_at(event) if timestamp is None else timestamp
+        record = Record(self._plan.name.event_topic, 0, self._offset, appended, event.key, value, headers)
         self._offset += 1
-        matched = {route.trigger.name: list(route.dependencies) for route in self._matcher.routes(event)}
+        self._filtered = {}
+        outputs = self._matcher.outputs(record)
+        matched = self._matched(outputs)
         before = {name: self._held(name) for name in matched}
         fired = []
-        for output in self._matcher.outputs(record):
-            fired += self._fired([output] if output.topic == self._plan.name.topic(Kind.ACTION) else self._step(output))
+        for output in outputs:
+            if output.topic == self._plan.name.topic(Kind.ACTION):
+                fired += self._fired([output])
+            elif output.topic == self._plan.name.topic(Kind.TRIGGER):
+                fired += self._fired(self._step(output))
         done = {firing.trigger for firing in fired}
         return Explanation(
             event=event.id,
             source=event.source,
             name=event.subject or event.type,
             matched=matched,
+            filtered=self._filtered,
             fired=fired,
             waiting=[self.waiting(name) for name in matched if name not in done],
             replaced={
@@ -95,12 +109,28 @@ class Explainer:
                 for name, names in matched.items()
                 if set(names) & set(before[name])
             },
-            unmatched=None if matched else self._why_unmatched(event),
+            unmatched=None if matched or self._filtered else self._why_unmatched(event),
         )
 
     def waiting(self, trigger: str) -> Waiting:
         """What a trigger holds now, and what it waits for."""
         return describe(self._plan.triggers[trigger], self._join.slots.get(trigger))
+
+    def _note_rejection(self, dependency: str, rejection: Rejection) -> None:
+        self._filtered[dependency] = f"{rejection.reason}: {rejection.text}"
+
+    def _matched(self, outputs: Sequence[Output]) -> dict[str, list[str]]:
+        """What the matcher has written, by trigger."""
+        matched: defaultdict[str, list[str]] = defaultdict(list)
+        for output in outputs:
+            record = Record(output.topic, 0, 0, 0, output.key, output.value, output.headers)
+            if output.topic == self._plan.name.topic(Kind.TRIGGER):
+                fact = trigger_fact(record)
+                matched[fact.trigger] += fact.dependencies
+            elif output.topic == self._plan.name.topic(Kind.ACTION):
+                action = action_fact(record)
+                matched[action.trigger] += [name for event in action.events for name in event.dependencies]
+        return dict(matched)
 
     def _step(self, output: Output) -> Sequence[Output]:
         record = Record(output.topic, 0, self._joined, 0, output.key, output.value, output.headers)
@@ -132,6 +162,14 @@ class Explainer:
         ):
             return "its dependency is used in no trigger's condition"
         return f"no dependency asks for the {found} of the source `{event.source}`; they ask for {_listed(names)}"
+
+
+def _sent_at(event: Event) -> int:
+    try:
+        moment = datetime.fromisoformat(str(event.attributes["time"]))
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (KeyError, ValueError, OverflowError):
+        return 0
 
 
 def describe(trigger: TriggerPlan, slot: Slot | None) -> Waiting:

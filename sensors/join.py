@@ -24,7 +24,7 @@ could not tell what of a record of another shape had fitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -36,6 +36,7 @@ from eventbus.formats import (
     UNREADABLE,
     VERSION,
     HeldKey,
+    OwnDocument,
     Source,
     StateFact,
     Trace,
@@ -175,7 +176,7 @@ class JoinPartition:
             return  # it was dead-lettered when it was evaluated
         mark = self._restored_marks.get(trigger_digest(fact.trigger))
         if mark is not None and record.offset >= mark.offset and fact.shape == mark.shape:
-            self._hold(fact.trigger, fact.dependencies, event)
+            self._hold(fact.trigger, fact.dependencies, event, fact.own)
 
     def _replayed(self) -> None:
         """The position is reached: of what is held now, the misfits were held under another spec."""
@@ -248,37 +249,43 @@ class JoinPartition:
             return 0
         if trigger.shape != fact.shape:
             self._foreign.add(trigger.name)
-        slot = self._hold(trigger.name, names, event)
+        slot = self._hold(trigger.name, names, event, fact.own)
         if not trigger.condition.holds(slot.held):
             return 0
         outputs += self._fire(trigger, slot, event)
         return 1
 
-    def _hold(self, trigger: str, dependencies: Iterable[str], event: Held) -> Slot:
+    def _hold(self, trigger: str, dependencies: Collection[str], event: Held, own: Sequence[OwnDocument]) -> Slot:
         """The latest event of a dependency wins."""
         slot = self._slots.get(trigger)
         if slot is None:
             slot = self._slots[trigger] = Slot()
         for name in dependencies:
             slot.held[name] = event
+        for each in own:
+            if each.dependency in dependencies:
+                slot.held[each.dependency] = msgspec.structs.replace(event, document=bytes(each.document))
         self._touched.add(trigger)
         return slot
 
     def _fire(self, trigger: TriggerPlan, slot: Slot, completing: Held) -> list[Output]:
         """One action with the events of all dependencies; then nothing is held any more."""
-        by_source: dict[Source, tuple[list[str], Held]] = {}
+        by_document: dict[tuple[Source, bytes], tuple[list[str], Held]] = {}
         for name, event in sorted(slot.held.items()):
-            by_source.setdefault(event.source, ([], event))[0].append(name)
-        events = [event for _, event in by_source.values()]
+            by_document.setdefault((event.source, event.document), ([], event))[0].append(name)
+        events = [event for _, event in by_document.values()]
         key = slot_key(trigger.name, b"")
         action = self._action.joined(
             trigger=trigger,
             key=key,
             partition=partition_of(key, self._topology.action_partitions),
-            events=tuple(UsedEvent(tuple(names), source) for source, (names, _) in by_source.items()),
-            references=[
-                (self._event_topic, event.source.partition, event.source.offset, *event.identity) for event in events
-            ],
+            events=tuple(UsedEvent(tuple(names), event.source) for names, event in by_document.values()),
+            references=list(  # an event of which there are two documents is one event
+                dict.fromkeys(
+                    (self._event_topic, event.source.partition, event.source.offset, *event.identity)
+                    for event in events
+                )
+            ),
             documents=[event.document for event in events],
             joined=(self._partition, completing.offset or 0),
             trace=completing.trace,

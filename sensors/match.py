@@ -3,6 +3,10 @@
 One record per (event, trigger), listing every dependency that the event matched. A trigger for which any single
 dependency is enough gets its action at once; for all others the event goes to the trigger topic to be joined.
 
+Where dependencies transform the same event in different ways the record to be joined has a document for each of them:
+an event arrives once, whatever it is turned into. An action for which one event is enough has one document, that of the
+first dependency in the order of the condition.
+
 An event is found by (source, name) in one dictionary, so one that concerns nobody costs the same with 1 or 1,000
 triggers. Its name is its subject, as argo-events has it; where no dependency asks for that, its type.
 """
@@ -10,7 +14,9 @@ triggers. Its name is its subject, as argo-events has it; where no dependency as
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,6 +26,7 @@ from eventbus.events import Event
 from eventbus.formats import (
     TRIGGER_HEADER,
     VERSION,
+    OwnDocument,
     Source,
     Trace,
     TriggerFact,
@@ -31,11 +38,18 @@ from eventbus.names import Kind, Stage
 from eventbus.ports import Headers, Output, Record
 from eventbus.topics import Topology
 from sensors.actionrecords import ActionWriter, DirectWriter
-from sensors.deadletters import INVALID_EVENT, DeadLetters
+from sensors.deadletters import INVALID_EVENT, TRANSFORM_FAILED, DeadLetters
+from sensors.filters.candidate import Candidate, Rejection
+from sensors.filters.gate import TRANSFORM, Gate
 from sensors.plan import SensorPlan, TriggerPlan
 
 _TRACE_PARENT_LENGTH = 55
 _TRACE_STATE_LIMIT = 512
+_REMEMBERED_WRITERS = 1000
+
+
+OnRejected: TypeAlias = Callable[[str, Rejection], None]
+"""Told which dependency does not get an event, and why."""
 
 
 class _Route(msgspec.Struct, frozen=True):
@@ -49,14 +63,29 @@ class _Route(msgspec.Struct, frozen=True):
     """Writes the action at once, where one event is enough for it."""
 
 
+class _Routes(msgspec.Struct, frozen=True):
+    """What to do with the events of one source and name."""
+
+    routes: tuple[_Route, ...]
+    gates: tuple[tuple[str, Gate | None], ...]
+    """Every dependency in the routes; none where no dependency has a gate."""
+
+
 class Matcher:
     """Turns records of the event topic into records of the trigger and action topics. Keeps no state."""
 
-    def __init__(self, plan: SensorPlan, topology: Topology, replica: str) -> None:
+    def __init__(
+        self, plan: SensorPlan, topology: Topology, replica: str, on_rejected: OnRejected | None = None
+    ) -> None:
         self._trigger_topic = plan.name.topic(Kind.TRIGGER)
         self._dead_letters = DeadLetters(plan.name, Stage.MATCH, topology, replica)
         self._replica = replica
+        self._on_rejected = on_rejected
         self._routes = _routes(plan, topology, replica)
+        writer = ActionWriter(plan, replica)
+        self._direct_writer = lru_cache(_REMEMBERED_WRITERS)(
+            lambda trigger, names: DirectWriter(writer, plan.triggers[trigger], names, topology.action_partitions)
+        )
 
     def outputs(self, record: Record) -> list[Output]:
         """Everything that one record of the event topic causes."""
@@ -64,41 +93,91 @@ class Matcher:
             event = from_kafka(record.headers, record.value)
         except InvalidEvent as error:
             return [self._dead_letters.of(record, INVALID_EVENT, str(error))]
-        routes = self.routes(event)
-        if not routes:
+        attributes = event.attributes
+        source = attributes["source"]
+        found = self._routes.get((source, attributes.get("subject"))) or self._routes.get((source, attributes["type"]))
+        if found is None:
             return []
+        if found.gates:
+            return self._sifted(record, event, found)
         document = to_json(event)
         trace = _trace(event, record.headers)
         outputs = []
-        for route in routes:
+        for route in found.routes:
             if route.direct is not None:
                 outputs.append(route.direct.output(record, event, document, trace))
             else:
-                fact = TriggerFact(
-                    version=VERSION,
-                    trigger=route.trigger.name,
-                    dependencies=route.dependencies,
-                    source=Source(record.partition, record.offset, record.timestamp),
-                    shape=route.trigger.shape,
-                    replica=self._replica,
-                    trace=trace,
-                )
-                headers = [(TRIGGER_HEADER, encode_fact(fact))]
-                outputs.append(Output(self._trigger_topic, route.partition, route.key, document, headers))
+                outputs.append(self._to_join(route, route.dependencies, record, document, trace))
         return outputs
 
-    def routes(self, event: Event) -> Sequence[_Route]:
-        """Which triggers want this event."""
-        attributes = event.attributes
-        source = attributes["source"]
-        routes = self._routes.get((source, attributes.get("subject")))
-        return self._routes.get((source, attributes["type"]), ()) if routes is None else routes
+    def _to_join(
+        self,
+        route: _Route,
+        dependencies: tuple[str, ...],
+        record: Record,
+        document: bytes,
+        trace: Trace | None,
+        *,
+        own: tuple[OwnDocument, ...] = (),
+    ) -> Output:
+        fact = TriggerFact(
+            version=VERSION,
+            trigger=route.trigger.name,
+            dependencies=dependencies,
+            source=Source(record.partition, record.offset, record.timestamp),
+            shape=route.trigger.shape,
+            replica=self._replica,
+            trace=trace,
+            own=own,
+        )
+        headers = [(TRIGGER_HEADER, encode_fact(fact))]
+        return Output(self._trigger_topic, route.partition, route.key, document, headers)
+
+    # --- dependencies that look closer ------------------------------------------------------------------------------
+
+    def _sifted(self, record: Record, event: Event, found: _Routes) -> list[Output]:
+        """What is left of the routes when every dependency has transformed and filtered the event."""
+        candidate = Candidate(event, record.timestamp)
+        admitted: dict[str, Event] = {}
+        failures = []
+        for name, gate in found.gates:
+            answer = event if gate is None else gate.admit(candidate)
+            if isinstance(answer, Event):
+                admitted[name] = answer
+                continue
+            if self._on_rejected is not None:
+                self._on_rejected(name, answer)
+            if answer.reason == TRANSFORM:
+                failures.append(f"dependency `{name}`: {answer.text}")
+        outputs = [self._dead_letters.of(record, TRANSFORM_FAILED, "; ".join(failures))] if failures else []
+        documents = _documents(admitted)
+        trace = _trace(event, record.headers)
+        for route in found.routes:
+            names = tuple(name for name in route.dependencies if name in documents)
+            if not names:
+                continue
+            document = documents[names[0]]
+            others = [name for name in names if documents[name] != document]
+            if route.direct is None:
+                own = tuple(OwnDocument(name, msgspec.Raw(documents[name])) for name in others)
+                outputs.append(self._to_join(route, names, record, document, trace, own=own))
+            else:
+                shared = tuple(name for name in names if name not in others)
+                outputs.append(self._direct_writer(route.trigger.name, shared).output(record, event, document, trace))
+        return outputs
 
 
-def _routes(plan: SensorPlan, topology: Topology, replica: str) -> dict[tuple[object, object], tuple[_Route, ...]]:
+def _documents(events: Mapping[str, Event]) -> dict[str, bytes]:
+    """The event of each dependency as it is written; most share one."""
+    written = {id(event): to_json(event) for event in {id(event): event for event in events.values()}.values()}
+    return {name: written[id(event)] for name, event in events.items()}
+
+
+def _routes(plan: SensorPlan, topology: Topology, replica: str) -> dict[tuple[object, object], _Routes]:
     wanted: dict[tuple[object, object], set[str]] = defaultdict(set)
     for dependency in plan.dependencies:
         wanted[dependency.source, dependency.event_name].add(dependency.name)
+    gates = {dependency.name: dependency.gate for dependency in plan.dependencies}
     writer = ActionWriter(plan, replica)
     routes = {}
     for event, names in wanted.items():
@@ -110,7 +189,9 @@ def _routes(plan: SensorPlan, topology: Topology, replica: str) -> dict[tuple[ob
                 partition = partition_of(key, topology.trigger_partitions)
                 direct = DirectWriter(writer, trigger, matched, topology.action_partitions) if trigger.direct else None
                 found.append(_Route(trigger, matched, key, partition, direct))
-        routes[event] = tuple(found)
+        used = sorted({name for route in found for name in route.dependencies})
+        gated = any(gates[name] is not None for name in used)
+        routes[event] = _Routes(tuple(found), tuple((name, gates[name]) for name in used) if gated else ())
     return routes
 
 

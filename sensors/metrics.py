@@ -35,6 +35,9 @@ class SensorMetrics:
         self.fired = self._counter("fired", "Actions written by conditions that became true", trigger)
         self.invoked = self._counter("invocations", "Attempts to invoke an action", ["trigger", "outcome"])
         self.retried = self._counter("retries", "Attempts to invoke an action after the first one", trigger)
+        self.filtered = self._counter(
+            "filtered", "Events that a dependency's filters or transform turned away", ["dependency", "reason"]
+        )
         self.dead_letters = self._counter("dead_letters", "Records put into the dead-letter topic", ["reason"])
         self.lag = self._gauge("lag_records", "Records not yet processed", stage)
         self.since_commit = self._gauge(
@@ -51,6 +54,13 @@ class SensorMetrics:
         for trigger in triggers:
             self.fired.labels(str(self.name), trigger)
             self.retried.labels(str(self.name), trigger)
+
+    def expect_filtered(self, dependency: str, reasons: Iterable[str]) -> None:
+        for reason in reasons:
+            self.filtered.labels(str(self.name), dependency, reason)
+
+    def count_filtered(self, dependency: str, reason: str, count: int) -> None:
+        self.filtered.labels(str(self.name), dependency, reason).inc(count)
 
     def watch_held(self, triggers: Iterable[str], held_since: Callable[[str], Sequence[int]]) -> None:
         """`held_since` tells when each event that a trigger holds was appended. It is asked by every reader."""

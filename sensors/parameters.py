@@ -9,27 +9,25 @@ A value becomes text unless `useRawData` keeps its JSON type; that is argo-event
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar
 
 import msgspec
-from jsonpath_ng.exceptions import JSONPathError
-from jsonpath_ng.parser import parse as parse_jsonpath
 from pydantic import AfterValidator
 
 from eventbus.cloudevents import to_json
 from eventbus.errors import EventBusError, InvalidEvent
 from eventbus.events import Event
+from sensors.paths import MISSING as _MISSING
+from sensors.paths import compile_path as _lookup
+from sensors.paths import split_keys as _segments
+from sensors.paths import unescaped as _unescaped
 from sensors.spec.base import SpecModel
 from sensors.spec.fields import Bool, PartName, Text
 
-MAX_PATH = 1024
-MAX_STEPS = 50
 MAX_INDEX = 9_999
-_MISSING: Any = object()
-_Lookup: TypeAlias = Callable[[Any], Any]
 
 
 class ParameterError(EventBusError):
@@ -37,12 +35,6 @@ class ParameterError(EventBusError):
 
 
 # --- paths ----------------------------------------------------------------------------------------------------------
-
-_SEGMENT = re.compile(r"(?:[^.\\]|\\.)*", re.DOTALL)
-_GJSON_SYNTAX = re.compile(
-    r"(?<!\\)[*?|]|^[#!\[{]|"
-    r"^@(?:dig|flatten|fromstr|group|join|keys|pretty|reverse|this|tostr|ugly|valid|values)(?=$|:)"
-)
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -53,78 +45,6 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 _APPEND = -1
-
-
-def _segments(path: str) -> list[str]:
-    """The parts between unescaped dots, still with their escapes."""
-    if len(path) > MAX_PATH:
-        raise ValueError(f"must not be longer than {MAX_PATH:,} characters")
-    if re.search(r"(?<!\\)(\\\\)*\\\Z", path):
-        raise ValueError("must not end with a lone `\\`")
-    parts, start = [], 0
-    while start <= len(path):
-        found = _SEGMENT.match(path, start)
-        parts.append(path[start : found.end()] if found else "")
-        start += len(parts[-1]) + 1
-    if not all(parts):
-        raise ValueError(f"has an empty step in `{path}`; write a dot inside a key as `\\.`")
-    if len(parts) > MAX_STEPS:
-        raise ValueError(f"must not have more than {MAX_STEPS} steps")
-    return parts
-
-
-def _unescaped(segment: str) -> str:
-    return re.sub(r"\\(.)", r"\1", segment, flags=re.DOTALL)
-
-
-@lru_cache(maxsize=4096)
-def _lookup(path: str) -> _Lookup:
-    """How to find `dataKey` in an event's data: `$…` is JSONPath, anything else a dotted path as in gjson."""
-    if path == "$" or path.startswith(("$.", "$[")):
-        return _jsonpath(path)
-    segments = _segments(path)
-    for segment in segments:
-        special = _GJSON_SYNTAX.search(segment)
-        if special:
-            raise ValueError(
-                f"uses gjson's `{special.group()}`, which is not supported yet; "
-                "where it is part of a key, write `\\` before it"
-            )
-    keys = [_unescaped(segment) for segment in segments]
-
-    def find(data: Any) -> Any:
-        for key in keys:
-            if isinstance(data, dict):
-                data = data.get(key, _MISSING)
-            elif isinstance(data, list) and key.isascii() and key.isdigit() and int(key) < len(data):
-                data = data[int(key)]
-            else:
-                return _MISSING
-        return data
-
-    return find
-
-
-def _jsonpath(path: str) -> _Lookup:
-    if len(path) > MAX_PATH:
-        raise ValueError(f"must not be longer than {MAX_PATH:,} characters")
-    if path.count("..") > 1:
-        raise ValueError("may contain `..` only once")  # each one multiplies the work that an event can cause
-    try:
-        expression = parse_jsonpath(path)
-    except JSONPathError as error:
-        raise ValueError(f"is not a JSONPath: {error}") from None
-
-    def find(data: Any) -> Any:
-        try:
-            values = [match.value for match in expression.find(data)]
-        except RecursionError:
-            raise ParameterError(f"the data is nested too deeply for `{path}`") from None
-        if not values:
-            return _MISSING
-        return values[0] if len(values) == 1 else values
-
-    return find
 
 
 @lru_cache(maxsize=4096)

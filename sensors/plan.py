@@ -12,6 +12,7 @@ from eventbus.hashing import short_digest
 from eventbus.metadata import SHAPE_CHARACTERS, TRIGGER_CHARACTERS, Owner
 from eventbus.names import SensorName
 from sensors.conditions import Condition
+from sensors.filters.gate import Gate
 
 
 class DependencyPlan(msgspec.Struct, frozen=True):
@@ -20,6 +21,8 @@ class DependencyPlan(msgspec.Struct, frozen=True):
     name: str
     source: str
     event_name: str
+    gate: Gate | None = None
+    """What an event of that name still has to go through."""
 
 
 class TriggerPlan(msgspec.Struct, frozen=True, dict=True):

@@ -22,12 +22,15 @@ from eventbus.topics import ensure_sensor_topics
 from sensors.actions import make_action
 from sensors.actions.base import Action, ActionCall, ActionContext, TransactionalAction
 from sensors.actions.python import PythonAction, PythonSpec
+from sensors.filters.candidate import Scripts
+from sensors.filters.gate import compile_gate
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 from sensors.retry import RetryPolicy
 from sensors.runner.replica import Blueprint, Replica, Settings
 from sensors.runner.slots import claim_slot
+from sensors.scripts import ScriptHost
 from sensors.spec.loader import load_manifest, load_manifests, make_manifest
-from sensors.spec.models import SensorManifest, Trigger
+from sensors.spec.models import Dependency, SensorManifest, Trigger
 from sensors.tasks import Delivery
 
 Function = TypeVar("Function", bound=Callable[[ActionCall], Any])
@@ -186,10 +189,11 @@ class Sensor:
         manifest = self.manifest
         spec = manifest.spec
         digest = short_digest("spec", manifest.digest(), length=DIGEST_CHARACTERS)
+        scripts = ScriptHost()
         plan = SensorPlan.of(
             sensor_name(manifest, bus),
             Owner(manifest.generation, digest),
-            [DependencyPlan(each.name, each.eventSourceName, each.eventName) for each in spec.dependencies],
+            [_dependency(each, scripts) for each in spec.dependencies],
             [TriggerPlan(each.name, spec.conditions[each.name]) for each in spec.triggers],
         )
         deliveries = {trigger.name: _delivery(trigger) for trigger in spec.triggers}
@@ -224,6 +228,11 @@ def sensor_name(manifest: SensorManifest, bus: BusName) -> SensorName:
             f"and this is {bus.namespace}/{bus.bus}"
         )
     return SensorName(bus, manifest.name)
+
+
+def _dependency(spec: Dependency, scripts: Scripts) -> DependencyPlan:
+    gate = compile_gate(spec.filters, spec.filtersLogicalOperator, spec.transform, scripts)
+    return DependencyPlan(spec.name, spec.eventSourceName, spec.eventName, gate)
 
 
 def _delivery(trigger: Trigger) -> Delivery:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,9 +31,10 @@ def explain(
     loaded = load_sensor(sensor, BusName())
     plan = loaded.sensor.blueprint(loaded.name.bus).plan
     triggers = _chosen(list(plan.triggers), trigger)
+    dependencies = {name for each in triggers for name in plan.triggers[each].condition.names}
     explainer = Explainer(plan)
     for number, event in enumerate(read_events(events), start=1):
-        explanation = _only(explainer.feed(event), triggers)
+        explanation = _only(explainer.feed(event), triggers, dependencies)
         if output is Output.JSON:
             say_json(explanation)
         else:
@@ -62,7 +63,7 @@ def _chosen(triggers: list[str], wanted: str | None) -> list[str]:
     return [wanted]
 
 
-def _only(explanation: Explanation, triggers: Sequence[str]) -> Explanation:
+def _only(explanation: Explanation, triggers: Sequence[str], dependencies: Collection[str]) -> Explanation:
     """Leave out what concerns other triggers."""
     from msgspec.structs import replace
 
@@ -71,6 +72,7 @@ def _only(explanation: Explanation, triggers: Sequence[str]) -> Explanation:
     return replace(
         explanation,
         matched=matched,
+        filtered={name: reason for name, reason in explanation.filtered.items() if name in dependencies},
         fired=[firing for firing in explanation.fired if firing.trigger in triggers],
         waiting=[each for each in explanation.waiting if each.trigger in triggers],
         replaced={name: names for name, names in explanation.replaced.items() if name in triggers},
@@ -89,6 +91,8 @@ def _remarks(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
         yield "ignored", "dim", explanation.unmatched
     for trigger, dependencies in explanation.matched.items():
         yield "matched", "", f"{trigger}: {', '.join(dependencies)}"
+    for dependency, reason in explanation.filtered.items():
+        yield "filtered", "yellow", f"{dependency}: {reason}"
     for trigger, replaced in explanation.replaced.items():
         older = ", ".join(f"{event} for {dependency}" for dependency, event in replaced.items())
         yield "replaced", "yellow", f"{trigger}: {older} (the latest event of a dependency wins)"

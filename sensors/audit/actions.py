@@ -22,7 +22,7 @@ from eventbus.names import Stage
 from eventbus.ports import Record
 from sensors.audit.reference import Expected, Match, Reference
 from sensors.audit.violations import Breach, Violation, event_places, place_of
-from sensors.deadletters import INVALID_EVENT, SPEC_CHANGED, UNPRODUCIBLE
+from sensors.deadletters import INVALID_EVENT, SPEC_CHANGED, TRANSFORM_FAILED, UNPRODUCIBLE
 
 Held: TypeAlias = Mapping[tuple[str, str], Source]
 """What a replica would hold if it restored now: by trigger and dependency, where the event stands."""
@@ -33,6 +33,8 @@ class Letters(msgspec.Struct, frozen=True):
 
     invalid: Counter[str]
     """Events that could not be read, by their place."""
+    untransformed: Counter[str]
+    """Events that a dependency could not transform, by their place."""
     parked: Counter[Match]
     """Trigger records that no longer fitted the spec, or that the log would not take."""
     unproducible: set[str]
@@ -42,13 +44,14 @@ class Letters(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Letters:
-        letters = cls(Counter(), Counter(), set(), set())
+        letters = cls(Counter(), Counter(), Counter(), set(), set())
+        by_place = {INVALID_EVENT: letters.invalid, TRANSFORM_FAILED: letters.untransformed}
         for record in records:
             letter = dead_letter(record)
             if letter.action is not None:
                 letters.actions.add(letter.action)
-            elif letter.reason == INVALID_EVENT:
-                letters.invalid[f"{letter.topic}[{letter.partition}]@{letter.offset}"] += 1
+            elif letter.reason in by_place:
+                by_place[letter.reason][f"{letter.topic}[{letter.partition}]@{letter.offset}"] += 1
             elif letter.reason in (SPEC_CHANGED, UNPRODUCIBLE) and header(record.headers, TRIGGER_HEADER):
                 fact = trigger_fact(record)
                 letters.parked[Match(fact.trigger, fact.source)] += 1
@@ -162,13 +165,18 @@ def _check_letters(reference: Reference, event_topic: str, letters: Letters) -> 
             trigger=match.trigger,
             events=event_places(event_topic, [match.source]),
         )
-    for event in reference.invalid - letters.invalid.keys():
-        what = "an event that cannot be read is not in the dead letters"
-        yield Violation(invariant="I3", breach=Breach.LOST, what=what, events=(event,))
-    for event, count in letters.invalid.items():
-        if count > 1 or event not in reference.invalid:
-            what = f"an event is in the dead letters {count} times as one that cannot be read"
-            yield Violation(invariant="I3", breach=Breach.DUPLICATED, what=what, events=(event,))
+    yield from _check_event_letters("read", reference.invalid, letters.invalid)
+    yield from _check_event_letters("transformed", reference.untransformed, letters.untransformed)
+
+
+def _check_event_letters(what: str, wanted: set[str], found: Counter[str]) -> Iterator[Violation]:
+    for event in wanted - found.keys():
+        lost = f"an event that cannot be {what} is not in the dead letters"
+        yield Violation(invariant="I3", breach=Breach.LOST, what=lost, events=(event,))
+    for event, count in found.items():
+        if count > 1 or event not in wanted:
+            often = f"an event is in the dead letters {count} times as one that cannot be {what}"
+            yield Violation(invariant="I3", breach=Breach.DUPLICATED, what=often, events=(event,))
 
 
 class _Successors:

@@ -1,7 +1,7 @@
 """What a sensor should have done: a machine that never crashes, written as plainly as possible.
 
-It shares nothing with the product's own match and join but the definition of an action's id and of an event, so that
-a bug in the one is not hidden by the same bug in the other.
+It shares nothing with the product's own match and join but the definitions of an event, of an action's id and of what a
+dependency's filters let pass, so that a bug in the one is not hidden by the same bug in the other.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import msgspec
 
 from eventbus.cloudevents import from_kafka
 from eventbus.errors import FormatError, InvalidEvent
+from eventbus.events import Event
 from eventbus.formats import UNREADABLE, Source, TriggerFact, trigger_fact
 from eventbus.hashing import action_id
 from eventbus.names import SensorName, Stage
 from eventbus.ports import Record
 from sensors.audit.violations import event_places, place_of
+from sensors.filters.candidate import Candidate
+from sensors.filters.gate import TRANSFORM, Gate
 from sensors.plan import SensorPlan, TriggerPlan
 
 ENDLESS = 2**63
@@ -66,6 +69,7 @@ class Reference:
         self._plans = plans
         self._name: SensorName = next(iter(plans.values())).name
         self._satisfied = {generation: _by_event(plan) for generation, plan in plans.items()}
+        self._gates = {generation: _gates(plan) for generation, plan in plans.items()}
         self.actions: list[Expected] = []
         self.matched: dict[Match, str] = {}
         """Everything that a trigger wants, and where it stands."""
@@ -73,6 +77,8 @@ class Reference:
         """What of that has to be in the trigger topic."""
         self.invalid: set[str] = set()
         """Events that nobody can read."""
+        self.untransformed: set[str] = set()
+        """Events that a dependency could not transform."""
         self.held: dict[str, dict[str, tuple[Source, tuple[str, str]]]] = defaultdict(dict)
         self.superseded: set[Match] = set()
         self.parked: list[Match] = []
@@ -96,7 +102,8 @@ class Reference:
             return
         source = Source(record.partition, record.offset, record.timestamp)
         names = self._satisfied[generation]
-        satisfied = names.get((event.source, event.subject)) or names.get((event.source, event.type), set())
+        named = names.get((event.source, event.subject)) or names.get((event.source, event.type), set())
+        satisfied = {name for name in named if self._admits(generation, name, event, record)}
         for trigger in self._plans[generation].triggers.values():
             if satisfied.isdisjoint(trigger.condition.names):
                 continue
@@ -117,6 +124,16 @@ class Reference:
                 )
             else:
                 self.to_join.add(match)
+
+    def _admits(self, generation: int, name: str, event: Event, record: Record) -> bool:
+        gates = self._gates[generation]
+        gate = gates.get(name)
+        answer = event if gate is None else gate.admit(Candidate(event, record.timestamp))
+        if isinstance(answer, Event):
+            return name in gates
+        if answer.reason == TRANSFORM:
+            self.untransformed.add(place_of(record))
+        return False
 
     # --- join -------------------------------------------------------------------------------------------------------
 
@@ -181,6 +198,12 @@ class Reference:
             )
         )
         slot.clear()
+
+
+def _gates(plan: SensorPlan) -> Mapping[str, Gate | None]:
+    """Of the dependencies that any trigger uses: nobody asks the others."""
+    used = {name for trigger in plan.triggers.values() for name in trigger.condition.names}
+    return {dependency.name: dependency.gate for dependency in plan.dependencies if dependency.name in used}
 
 
 def _by_event(plan: SensorPlan) -> Mapping[tuple[str, str | None], set[str]]:

@@ -82,7 +82,7 @@ class Replica:
         self._claim = slot
         self.metrics = SensorMetrics(name, self._clock)
         self._executor = executor or ThreadExecutor(self._settings.concurrency, f"{name.sensor}-action")
-        self.match = MatchStage(plan, topology, slot.name, from_latest=blueprint.from_latest)
+        self.match = MatchStage(plan, topology, slot.name, self.metrics, from_latest=blueprint.from_latest)
         self.join = JoinStage(
             plan,
             topology,
@@ -105,6 +105,8 @@ class Replica:
             logic.stage: self._loop(cluster, topology, logic, guard) for logic in (self.match, self.join, self.invoke)
         }
         self.metrics.expect(plan.triggers)
+        for dependency in plan.dependencies:
+            self.metrics.expect_filtered(dependency.name, dependency.gate.reasons if dependency.gate else ())
         joined = [trigger.name for trigger in plan.triggers.values() if not trigger.direct]
         self.metrics.watch_held(joined, self.join.held_since)
         self._stopping = threading.Event()

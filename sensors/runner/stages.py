@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -14,8 +14,10 @@ from eventbus.metadata import JoinCommit, decode_join, decode_match, encode_join
 from eventbus.names import Kind, Stage
 from eventbus.ports import Commit, Committed, Output, Record
 from eventbus.topics import Topology
+from sensors.filters.candidate import Rejection
 from sensors.join import JoinPartition
 from sensors.match import Matcher
+from sensors.metrics import SensorMetrics
 from sensors.plan import SensorPlan
 from sensors.runner.logic import Transaction
 from sensors.runner.ownership import (
@@ -91,11 +93,16 @@ class MatchStage(_Synchronous):
 
     stage = Stage.MATCH
 
-    def __init__(self, plan: SensorPlan, topology: Topology, replica: str, *, from_latest: bool) -> None:
+    def __init__(
+        self, plan: SensorPlan, topology: Topology, replica: str, metrics: SensorMetrics, *, from_latest: bool
+    ) -> None:
         super().__init__()
         self._plan = plan
         self._from_latest = from_latest
-        self._matcher = Matcher(plan, topology, replica)
+        self._matcher = Matcher(plan, topology, replica, self._note_rejection)
+        self._metrics = metrics
+        self._rejections: Counter[tuple[str, str]] = Counter()
+        """By dependency and reason, since the last commit."""
         self._metadata = encode_match(plan.owner)
         self._beginnings = Beginnings(plan.name, topology, Stage.MATCH)
         self._start: dict[int, int] = {}
@@ -124,6 +131,18 @@ class MatchStage(_Synchronous):
         self._start.pop(partition, None)
         self._beginnings.forget(partition)
         self._batches.pop(partition, None)
+
+    def _note_rejection(self, dependency: str, rejection: Rejection) -> None:
+        self._rejections[dependency, rejection.reason] += 1
+
+    def committed(self) -> None:
+        for (dependency, reason), count in self._rejections.items():
+            self._metrics.count_filtered(dependency, reason, count)
+        self._rejections.clear()
+
+    def aborted(self) -> bool:
+        self._rejections.clear()  # the same events will be filtered again
+        return super().aborted()
 
     def _apply(self, partition: int, records: Iterable[Record]) -> None:
         match = self._matcher.outputs

@@ -13,6 +13,7 @@ from eventbus.errors import ConfigError
 from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS
 from sensors.conditions import ConditionError, parse
+from sensors.scripts import check_script
 from sensors.spec.base import Flaw, Path, entries, get
 from sensors.spec.fields import is_kubernetes_name
 from sensors.spec.suggestions import suggest
@@ -36,6 +37,22 @@ def template_flaws(template: Any, not_yet: Collection[str]) -> Iterator[Flaw]:
         yield Flaw((empty[0],), message, about_key=True)
     else:
         yield Flaw((), f"the trigger has no action; give it one of {_listed(known, 'or')}")
+
+
+_SCRIPTS = (
+    (("filters", "script"), "lua"),
+    (("transform", "script"), "lua"),
+    (("transform", "jq"), "jq"),
+)
+
+
+def script_flaws(dependency: Any) -> Iterator[Flaw]:
+    """Scripts can be compiled, and what runs them is installed."""
+    for path, language in _SCRIPTS:
+        source = get(dependency, *path)
+        complaint = check_script(language, source) if source and isinstance(source, str) else None
+        if complaint is not None:
+            yield Flaw(path, complaint.message, complaint.index)
 
 
 def naming_flaws(manifest: Any) -> Iterator[Flaw]:

@@ -18,8 +18,9 @@ from pydantic import Field, PrivateAttr, create_model, model_validator
 from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS
 from sensors.conditions import Condition, parse
+from sensors.filters.spec import Filters, Operator, Transform
 from sensors.spec.base import Flaw, SpecModel
-from sensors.spec.checks import naming_flaws, spec_flaws, template_flaws
+from sensors.spec.checks import naming_flaws, script_flaws, spec_flaws, template_flaws
 from sensors.spec.fields import (
     Amount,
     Bool,
@@ -41,14 +42,20 @@ Mode: TypeAlias = Literal["atMostOnce", "atLeastOnce"]
 class Dependency(SpecModel):
     """An event that triggers can wait for."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(("filters", "transform", "filtersLogicalOperator"))
-
     name: PartName
     """What conditions and parameters call it."""
     eventSourceName: EventReference
     """The event's `source`; for events of an EventSource, its name."""
     eventName: EventReference
     """The event's `subject`, as EventSources set it; or its `type`."""
+    transform: Transform | None = None
+    filters: Filters | None = None
+    filtersLogicalOperator: Operator = "and"
+    """Whether all kinds of filters must let the event pass, or one of them."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        return script_flaws(data)
 
 
 class RetryStrategy(SpecModel):

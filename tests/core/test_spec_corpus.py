@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sensors.spec.loader import load_manifests
+from sensors.spec.models import Dependency
 from sensors.spec.problems import ManifestError, Problem
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "argo-examples"
@@ -37,3 +39,15 @@ def test_an_example_of_argo_events_loads_or_its_unsupported_fields_are_named(fil
         assert named is not None
         if "is missing" not in problem.message:
             assert lines[problem.line - 1][problem.column - 1 :].startswith(f"{named[1]}:")
+
+
+def _with_filters() -> list[Path]:
+    return [file for file in SENSORS if re.search(r"^ +(filters|transform):", file.read_text(), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("file", _with_filters(), ids=lambda file: file.name)
+def test_filters_of_an_example_of_argo_events_load(file: Path) -> None:
+    dependencies = yaml.safe_load(file.read_text())["spec"]["dependencies"]
+    filters = [Dependency.model_validate(dependency).filters for dependency in dependencies]
+    assert filters
+    assert None not in filters

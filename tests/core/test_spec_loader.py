@@ -78,11 +78,11 @@ MISTAKES = {
         """,
     ),
     "a field argo-events has and we do not, yet": (
-        _with("      eventName: order-paid", "      eventName: order-paid\n      filters:\n        time: {}"),
+        _with("spec:", "spec:\n  loggingFields: {}"),
         """\
-        sensors.yaml:10:7: `filters` is not supported yet
-           10 |       filters:
-              |       ^^^^^^^
+        sensors.yaml:6:3: `loggingFields` is not supported yet
+            6 |   loggingFields: {}
+              |   ^^^^^^^^^^^^^
         """,
     ),
     "an action argo-events has and we do not, yet": (

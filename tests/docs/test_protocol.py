@@ -28,6 +28,7 @@ def test_outcomes_and_reasons_are_complete() -> None:
     assert _listed("Outcomes of an invocation:", r"\. ") == outcomes
     reasons = {
         deadletters.INVALID_EVENT,
+        deadletters.TRANSFORM_FAILED,
         deadletters.INVALID_RECORD,
         deadletters.SPEC_CHANGED,
         deadletters.UNPRODUCIBLE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from eventbus import formats
@@ -69,6 +70,20 @@ def test_trigger_record() -> None:
             )
         ],
     )
+
+
+def test_trigger_record_with_documents_of_its_own_for_some_dependencies() -> None:
+    fact = formats.TriggerFact(
+        version=1,
+        trigger="t",
+        dependencies=("a", "b"),
+        source=formats.Source(1, 2, 3),
+        shape="abcd",
+        own=(formats.OwnDocument("b", msgspec.Raw(b'{"id":"1"}')),),
+    )
+    encoded = b'{"t":"t","d":["a","b"],"e":[1,2,3],"s":"abcd","o":[["b",{"id":"1"}]],"v":1}'
+    assert formats.encode_fact(fact) == encoded
+    assert formats.trigger_fact(Record("t", 0, 0, 0, None, None, [("eb_trigger", encoded)])) == fact
 
 
 def test_action_record() -> None:

@@ -42,7 +42,7 @@ def replay_fires(_original: Any, join: JoinPartition, record: Record) -> None:
 @mutant(JoinPartition, "_replay")
 def replay_ignores_the_marks(_original: Any, join: JoinPartition, record: Record) -> None:
     fact, event = sensors.join._read(record)
-    join._hold(fact.trigger, fact.dependencies, event)
+    join._hold(fact.trigger, fact.dependencies, event, fact.own)
 
 
 @mutant(sensors.runner.stages, "decode_join")
@@ -61,10 +61,10 @@ def resume_at_the_position(original: Any, stage: JoinStage, partition: int, offs
 
 @mutant(JoinPartition, "_hold")
 def the_first_event_wins(
-    original: Any, join: JoinPartition, trigger: str, dependencies: Iterable[str], event: Held
+    original: Any, join: JoinPartition, trigger: str, dependencies: Iterable[str], *more: Any
 ) -> Slot:
     slot = join._slots.setdefault(trigger, Slot())
-    slot_: Slot = original(join, trigger, [name for name in dependencies if name not in slot.held], event)
+    slot_: Slot = original(join, trigger, [name for name in dependencies if name not in slot.held], *more)
     return slot_
 
 
@@ -113,7 +113,7 @@ def _replay_whatever_shape(join: JoinPartition, record: Record) -> None:
     trigger = join._plan.triggers.get(fact.trigger)
     parked_before = trigger is not None and trigger.shape == mark.shape
     names = sensors.join._fitting(fact, trigger) if parked_before else fact.dependencies
-    join._hold(fact.trigger, names, event)
+    join._hold(fact.trigger, names, event, fact.own)
 
 
 def _spill_nothing_foreign(join: JoinPartition) -> list[Output]:

@@ -225,7 +225,8 @@ class Process:
         broker = around.cluster._broker
         self._logs = [broker.topics[plan.name.input_topic(stage)].partitions for stage in Stage]
         self._groups = [broker.group(plan.name.group(stage)) for stage in Stage]
-        logics: list[StageLogic] = [MatchStage(plan, topology, replica, from_latest=False), join, invoke]
+        match = MatchStage(plan, topology, replica, around.metrics, from_latest=False)
+        logics: list[StageLogic] = [match, join, invoke]
         for logic in logics:
             letters = DeadLetters(plan.name, logic.stage, topology, replica)
             metrics = SimMetrics(around.metrics, logic.stage, around.clock, self)
