@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sensors.templates.errors import TemplateError
 
-MAX_STEPS = 500_000
+MAX_STEPS = 200_000
 MAX_TEXT = 1024 * 1024
 """Characters of the output, and of every text on the way."""
 MAX_NESTING = 100
@@ -25,9 +25,12 @@ class Budget:
 
     def spend_text(self, length: int) -> None:
         """Ask before a text of this length is made."""
+        self.check_text(length)
+        self.spend(1 + length // _CHARACTERS_PER_STEP)
+
+    def check_text(self, length: int) -> None:
         if length > MAX_TEXT:
             raise TemplateError(f"the template makes a text of more than {MAX_TEXT:,} characters")
-        self.spend(1 + length // _CHARACTERS_PER_STEP)
 
     def check_nesting(self, depth: int) -> None:
         if depth > MAX_NESTING:

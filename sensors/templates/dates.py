@@ -15,8 +15,21 @@ import msgspec
 from sensors.spec.fields import NANOSECONDS_PER_UNIT
 from sensors.templates.errors import TemplateError
 
-_MONTHS = "January February March April May June July August September October November December".split()
-_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 _PIECE = re.compile(
     r"January|Jan(?![a-z])|Monday|Mon(?![a-z])|MST|2006|__2|_2(?!006)|002|0[1-6]|15|PM|pm"
@@ -81,7 +94,7 @@ def _written(time: Time, piece: str) -> str:
     if piece in _FORMATS:
         return _FORMATS[piece](when)
     if piece == "MST":
-        return time.zone or when.strftime("%Z")
+        return time.zone or _abbreviation(when)
     if piece[0] in ".,":
         return _fraction(when.microsecond, piece)
     return _offset(when, piece)
@@ -111,6 +124,12 @@ _FORMATS: dict[str, Callable[[datetime], str]] = {
     "PM": lambda when: "PM" if when.hour >= 12 else "AM",
     "pm": lambda when: "pm" if when.hour >= 12 else "am",
 }
+
+
+def _abbreviation(when: datetime) -> str:
+    """A zone that is only an offset has none."""
+    named = when.tzinfo is UTC or isinstance(when.tzinfo, ZoneInfo)
+    return (when.tzname() if named else None) or _offset(when, "-0700")
 
 
 def _fraction(microsecond: int, piece: str) -> str:

@@ -27,7 +27,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_UNTERMINATED = {'"': "this quoted text is never closed", "`": "this raw text is never closed", "'": "is not one character"}
+_UNTERMINATED = {
+    '"': "this quoted text is never closed",
+    "`": "this raw text is never closed",
+    "'": "is not one character",
+}
 
 
 class Kind(Enum):
@@ -119,7 +123,7 @@ def _unreadable(text: str, at: int, start: int) -> TemplateSyntaxError:
         return TemplateSyntaxError("this `{{` is never closed", start)
     if character in _UNTERMINATED:
         return TemplateSyntaxError(_UNTERMINATED[character], at)
-    if character.isdigit() or character in "+-" and text[at + 1 : at + 2].isdigit():
+    if character.isdigit() or (character in "+-" and text[at + 1 : at + 2].isdigit()):
         return TemplateSyntaxError("this is not a number", at)
     hint = '; write `index .Input "a-b"` for such a key' if character == "-" else ""
     return TemplateSyntaxError(f"`{character}` is not allowed here{hint}", at)

@@ -26,7 +26,7 @@ def number(token: Token) -> int | float:
         value = float(text) if is_float else int(text, 8 if octal else 0)
     except ValueError:
         raise TemplateSyntaxError("this is not a number", token.index) from None
-    if isinstance(value, float) and math.isinf(value) or not -_INT_LIMIT <= value < _INT_LIMIT and not is_float:
+    if (isinstance(value, float) and math.isinf(value)) or (not -_INT_LIMIT <= value < _INT_LIMIT and not is_float):
         raise TemplateSyntaxError("this number is too large", token.index)
     return value
 
@@ -36,6 +36,10 @@ def character(token: Token) -> int:
     if len(text) != 1:
         raise TemplateSyntaxError("this is not one character", token.index)
     return ord(text)
+
+
+def raw(token: Token) -> str:
+    return token.text[1:-1].replace("\r", "")
 
 
 def unquoted(token: Token) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from sensors.templates.budget import MAX_TEXT, Budget
+from sensors.templates.budget import Budget
 from sensors.templates.errors import TemplateError
 from sensors.templates.printing import text_of
 from sensors.templates.values import Record, is_true, kind_of
@@ -27,8 +27,7 @@ class Frame:
 
     def write(self, text: str) -> None:
         self._length += len(text)
-        if self._length > MAX_TEXT:
-            raise TemplateError(f"the template makes a text of more than {MAX_TEXT:,} characters")
+        self.budget.check_text(self._length)
         self._written.append(text)
 
     def text(self) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sensors.templates.errors import TemplateSyntaxError
 from sensors.templates.functions import find_function
 from sensors.templates.lexer import Kind, Token, tokens
-from sensors.templates.literals import character, number, unquoted
+from sensors.templates.literals import character, number, raw, unquoted
 from sensors.templates.nodes import (
     Action,
     Call,
@@ -32,6 +32,12 @@ MAX_DEPTH = 50
 _ROOT_SLOT = 0
 _WORDS = {"true": True, "false": False, "nil": None}
 _REFUSED = {"define", "template", "block"}
+_LITERALS: dict[Kind, Callable[[Token], Any]] = {
+    Kind.NUMBER: number,
+    Kind.CHAR: character,
+    Kind.STRING: unquoted,
+    Kind.RAW: raw,
+}
 _IS_VALUE = frozenset((Kind.NUMBER, Kind.STRING, Kind.RAW, Kind.CHAR, Kind.VARIABLE, Kind.FIELD, Kind.DOT, Kind.WORD))
 
 
@@ -290,14 +296,8 @@ class _Parser:
                 return Variable(self._slot(token), token.index)
             case Kind.WORD if token.text in _WORDS:
                 return Constant(_WORDS[token.text], token.index)
-            case Kind.NUMBER:
-                return Constant(number(token), token.index)
-            case Kind.CHAR:
-                return Constant(character(token), token.index)
-            case Kind.STRING:
-                return Constant(unquoted(token), token.index)
-            case Kind.RAW:
-                return Constant(re.sub("\r", "", token.text[1:-1]), token.index)
+            case Kind.NUMBER | Kind.CHAR | Kind.STRING | Kind.RAW:
+                return Constant(_LITERALS[token.kind](token), token.index)
         what = "a value is missing" if token.kind is Kind.CLOSE else f"`{token.text}` is not allowed here"
         raise TemplateSyntaxError(what, token.index)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -11,44 +12,62 @@ from sensors.templates.budget import Budget
 from sensors.templates.values import Record
 
 _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+_UNUSUAL = re.compile(r'["\\]|[^ -~]')
+
+
+class Writer:
+    """A text whose size is checked while it grows."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self._parts: list[str] = []
+        self._length = 0
+
+    def write(self, part: str) -> None:
+        self._parts.append(part)
+        self._length += len(part)
+        self.budget.spend()
+        self.budget.check_text(self._length)
+
+    def text(self) -> str:
+        self.budget.spend_text(self._length)
+        return "".join(self._parts)
 
 
 def text_of(value: Any, budget: Budget) -> str:
     """`%v`, and what sprig makes of a value where it needs text."""
     if isinstance(value, str):
         return value
-    return joined(_parts(value, budget, 0), budget)
+    writer = Writer(budget)
+    _write(value, writer, 0)
+    return writer.text()
 
 
-def joined(parts: Iterator[str], budget: Budget) -> str:
-    """The parts as one text, whose size is checked while it grows."""
-    pieces, length = [], 0
+def joined(parts: Iterable[str], budget: Budget) -> str:
+    writer = Writer(budget)
     for part in parts:
-        pieces.append(part)
-        length += len(part)
-        budget.spend_text(length if len(part) > 64 else 0)
-    text = "".join(pieces)
-    budget.spend_text(len(text))
-    return text
+        writer.write(part)
+    return writer.text()
 
 
-def _parts(value: Any, budget: Budget, depth: int) -> Iterator[str]:
-    budget.check_nesting(depth)
+def _write(value: Any, writer: Writer, depth: int) -> None:
+    writer.budget.check_nesting(depth)
     match value:
         case dict():
-            yield "map["
+            writer.write("map[")
             for number, key in enumerate(sorted(value)):
-                yield f"{' ' if number else ''}{key}:"
-                yield from _parts(value[key], budget, depth + 1)
-            yield "]"
+                writer.write(f"{' ' if number else ''}{key}:")
+                _write(value[key], writer, depth + 1)
+            writer.write("]")
         case list():
-            yield "["
+            writer.write("[")
             for number, each in enumerate(value):
-                yield " " if number else ""
-                yield from _parts(each, budget, depth + 1)
-            yield "]"
+                if number:
+                    writer.write(" ")
+                _write(each, writer, depth + 1)
+            writer.write("]")
         case _:
-            yield scalar_text(value)
+            writer.write(scalar_text(value))
 
 
 def scalar_text(value: Any) -> str:
@@ -98,7 +117,12 @@ def _digits(text: str) -> tuple[str, int]:
 
 def quoted(text: str, *, ascii_only: bool = False) -> str:
     """Go's `%q`."""
-    return '"' + "".join(_quoted(character, '"', ascii_only=ascii_only) for character in text) + '"'
+    return '"' + _UNUSUAL.sub(lambda found: _quoted(found.group(), '"', ascii_only=ascii_only), text) + '"'
+
+
+def escapes_in(text: str) -> int:
+    """How many characters at most `quoted` makes longer."""
+    return len(_UNUSUAL.findall(text))
 
 
 def quoted_character(character: str, *, ascii_only: bool = False) -> str:

@@ -14,7 +14,8 @@ from sensors.templates.budget import MAX_TEXT
 from sensors.templates.functions import GROUPS
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
-SECONDS = 10.0
+SECONDS = 5.0
+"""Of processor time: the machine may be busy with something else."""
 
 BOMBS = {
     "nested ranges": "{{ range until 1000 }}{{ range until 1000 }}{{ range until 1000 }}x{{ end }}{{ end }}{{ end }}",
@@ -55,10 +56,10 @@ BOMBS = {
 
 @pytest.mark.parametrize("template", BOMBS.values(), ids=BOMBS)
 def test_a_bomb_fizzles_out(template: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     with pytest.raises((TemplateError, TemplateSyntaxError)):
         compile_template(template).render({"Input": {}})
-    assert time.monotonic() - started < SECONDS
+    assert time.thread_time() - started < SECONDS
 
 
 def test_output_of_the_largest_size_is_possible_and_not_one_character_more() -> None:
@@ -111,12 +112,14 @@ _PIECES = st.sampled_from(
 @UNHURRIED
 @given(st.lists(_PIECES, max_size=30).map("".join) | st.text())
 def test_any_text_is_a_template_or_has_a_mistake_inside_of_it(text: str) -> None:
+    index = 0
     try:
         compile_template(text).render({"Input": {"a": 1}})
     except TemplateSyntaxError as error:
-        assert 0 <= error.index <= len(text)
+        index = error.index
     except TemplateError:
         pass
+    assert 0 <= index <= len(text)
 
 
 @UNHURRIED

@@ -75,7 +75,7 @@ def test_no_function_is_both_there_and_refused() -> None:
 def test_a_template_is_bounded_in_length_and_depth() -> None:
     with pytest.raises(TemplateSyntaxError, match="must not be longer"):
         compile_template("x" * (MAX_LENGTH + 1))
-    for nested in ("{{ if 1 }}" * 100, "{{ " + "(" * 100, "{{ if 1 }}" + "{{ else if 1 }}" * 100):
+    for nested in ("{{ if 1 }}" * 100, "{{ " + "(" * 100 + "}}", "{{ if 1 }}" + "{{ else if 1 }}" * 100):
         with pytest.raises(TemplateSyntaxError, match=f"nested more than {MAX_DEPTH} deep"):
             compile_template(nested)
 

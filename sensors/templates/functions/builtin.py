@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -12,7 +13,7 @@ from sensors.templates.functions.texts import cut
 from sensors.templates.printing import print_values, println_values
 from sensors.templates.values import deep_equal, equal, is_true, kind_of, less, type_of
 
-_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;", "\0": "\ufffd"}
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;", "\0": "\ufffd"})
 _JS = {"\\": "\\\\", "'": "\\'", '"': '\\"'}
 _JS_CODED = "<>&="
 
@@ -109,15 +110,15 @@ def _printf(budget: Budget, template: str, *values: Any) -> str:
 
 
 def _html(budget: Budget, *values: Any) -> str:
-    text = print_values(values, budget)
-    return "".join(_HTML.get(character, character) for character in text)
+    return print_values(values, budget).translate(_HTML)
 
 
 def _js(budget: Budget, *values: Any) -> str:
-    return "".join(map(_js_character, print_values(values, budget)))
+    return re.sub(r"[^ -~]|[<>&='\"\\]", _js_character, print_values(values, budget))
 
 
-def _js_character(character: str) -> str:
+def _js_character(found: re.Match[str]) -> str:
+    character = found.group()
     if character in _JS:
         return _JS[character]
     if character in _JS_CODED or not character.isprintable():

@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha1, sha256, sha512
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -16,66 +16,61 @@ import msgspec
 from sensors.templates.budget import Budget
 from sensors.templates.errors import TemplateError
 from sensors.templates.functions.registry import Dict
-from sensors.templates.printing import float_text, joined, scalar_text
+from sensors.templates.printing import Writer, float_text, scalar_text
 from sensors.templates.values import from_json, kind_of
 
-_GO_JSON = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
-_ALWAYS = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
+_SAFE_FOR_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_ALWAYS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
 def _to_json(budget: Budget, value: Any) -> str:
-    return _escaped(joined(_json(value, budget, None, 0), budget))
+    return _to_raw_json(budget, value).translate(_SAFE_FOR_HTML)
 
 
 def _to_pretty_json(budget: Budget, value: Any) -> str:
-    return _escaped(joined(_json(value, budget, "  ", 0), budget))
+    writer = Writer(budget)
+    _write(value, writer, "  ", 0)
+    return writer.text().translate(_SAFE_FOR_HTML)
 
 
 def _to_raw_json(budget: Budget, value: Any) -> str:
-    return joined(_json(value, budget, None, 0), budget)
+    writer = Writer(budget)
+    _write(value, writer, None, 0)
+    return writer.text()
 
 
-def _escaped(text: str) -> str:
-    """Go makes JSON safe for HTML, unless it is told not to. These characters are only ever inside of strings."""
-    return "".join(_GO_JSON.get(character, character) for character in text)
-
-
-def _json(value: Any, budget: Budget, indent: str | None, depth: int) -> Iterator[str]:
-    budget.check_nesting(depth)
+def _write(value: Any, writer: Writer, indent: str | None, depth: int) -> None:
+    writer.budget.check_nesting(depth)
     match value:
         case dict():
-            entries = ((f"{_string(key)}:{'' if indent is None else ' '}", value[key]) for key in sorted(value))
-            yield from _container("{}", entries, budget, indent, depth)
+            colon = ":" if indent is None else ": "
+            _write_all("{}", [(_string(key) + colon, value[key]) for key in sorted(value)], writer, indent, depth)
         case list():
-            yield from _container("[]", (("", each) for each in value), budget, indent, depth)
+            _write_all("[]", [("", each) for each in value], writer, indent, depth)
         case str():
-            yield _string(value)
+            writer.write(_string(value))
         case None:
-            yield "null"
+            writer.write("null")
         case float():
-            yield _number(value)
+            writer.write(_number(value))
         case _:
-            yield scalar_text(value) if isinstance(value, bool | int) else _string(scalar_text(value))
+            writer.write(scalar_text(value) if isinstance(value, bool | int) else _string(scalar_text(value)))
 
 
-def _container(
-    brackets: str, entries: Iterator[tuple[str, Any]], budget: Budget, indent: str | None, depth: int
-) -> Iterator[str]:
-    line = "" if indent is None else "\n" + indent * (depth + 1)
-    number = -1
-    yield brackets[0]
+def _write_all(brackets: str, entries: list[tuple[str, Any]], writer: Writer, indent: str | None, depth: int) -> None:
+    line = "" if indent is None or not entries else "\n" + indent * depth
+    writer.write(brackets[0])
     for number, (key, value) in enumerate(entries):
-        yield f"{',' if number else ''}{line}{key}"
-        yield from _json(value, budget, indent, depth + 1)
-    yield (line[: -len(indent)] if indent and number >= 0 else "") + brackets[1]
+        writer.write(f"{',' if number else ''}{line}{indent or ''}{key}")
+        _write(value, writer, indent, depth + 1)
+    writer.write(line + brackets[1])
 
 
 def _string(text: str) -> str:
-    written = json.dumps(text, ensure_ascii=False)
-    return "".join(_ALWAYS.get(character, character) for character in written)
+    return json.dumps(text, ensure_ascii=False).translate(_ALWAYS)
 
 
 def _number(value: float) -> str:

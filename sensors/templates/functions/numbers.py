@@ -49,7 +49,9 @@ def to_float(value: Any) -> float:
     match value:
         case bool() | int() | float():
             return float(value)
-        case str() if len(value) <= _MAX_NUMERAL and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII):
+        case str() if len(value) <= _MAX_NUMERAL and re.fullmatch(
+            r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII
+        ):
             return float(value)
     return 0.0
 

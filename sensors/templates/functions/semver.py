@@ -73,29 +73,17 @@ def _holds(condition: re.Match[str], version: re.Match[str]) -> bool:
     wanted: _Key = (low[0], low[1], low[2], _pre(condition["pre"]))
     actual = _key(version)
     high = _next_after(condition, low, wildcards)
-    match condition["operator"] or "=":
-        case ">":
-            return actual > wanted if not wildcards else high is not None and actual[:3] >= high
-        case ">=" | "=>":
-            return actual >= wanted
-        case "<":
-            return actual < wanted
-        case "<=" | "=<":
-            return actual <= wanted if not wildcards else high is None or actual[:3] < high
-        case "!=":
-            return not _equal(actual, wanted, high, wildcards)
-        case "=" | "==":
-            return _equal(actual, wanted, high, wildcards)
-    return actual >= wanted and (high is None or actual[:3] < high)
+    inside = actual >= wanted and (high is None or actual[:3] < high)
+    exactly = inside if wildcards else actual == wanted
+    above = actual > wanted and not (wildcards and inside)
+    answers = {"=": exactly, "==": exactly, "!=": not exactly, ">": above, "<": actual < wanted}
+    answers |= dict.fromkeys((">=", "=>"), actual >= wanted) | dict.fromkeys(("<=", "=<"), not above)
+    return answers.get(condition["operator"] or "=", inside)
 
 
 def _pre(text: str | None) -> tuple[Any, ...]:
     pre = [(0, int(each), "") if each.isdigit() else (1, 0, each) for each in (text or "").split(".") if each]
     return tuple(pre) if pre else ((2, 0, ""),)
-
-
-def _equal(actual: _Key, wanted: _Key, high: tuple[int, int, int] | None, wildcards: list[str]) -> bool:
-    return (actual >= wanted and (high is None or actual[:3] < high)) if wildcards else actual == wanted
 
 
 def _next_after(condition: re.Match[str], low: tuple[int, ...], wildcards: list[str]) -> tuple[int, int, int] | None:

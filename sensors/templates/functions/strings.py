@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sensors.templates.budget import Budget
 from sensors.templates.errors import TemplateError
 from sensors.templates.functions.texts import cut, size
-from sensors.templates.printing import quoted, text_of
+from sensors.templates.printing import escapes_in, joined, quoted, text_of
 from sensors.templates.values import Typed
 
 _SPACE = " \t\n\v\f\r\x85\xa0"
-_WORD = re.compile(
-    r"(?:[A-Z]+(?![a-z])|[A-Z]?[a-z]+)(?:\d+(?![a-z\d]))?|\d[a-z\d]*|[-_\s]+|[^-_\sA-Za-z\d]+", re.ASCII
-)
+_WORD = re.compile(r"(?:[A-Z]+(?![a-z])|[A-Z]?[a-z]+)(?:\d+(?![a-z\d]))?|\d[a-z\d]*|[-_\s]+|[^-_\sA-Za-z\d]+", re.ASCII)
 
 
 def _trim(text: str) -> str:
@@ -35,10 +33,14 @@ def _trim_prefix(prefix: str, text: str) -> str:
 
 
 def _upper(text: str) -> str:
+    if text.isascii():
+        return text.upper()
     return "".join(character.upper() if len(character.upper()) == 1 else character for character in text)
 
 
 def _lower(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     return "".join(character.lower() if len(character.lower()) == 1 else character for character in text)
 
 
@@ -116,15 +118,24 @@ def _has_suffix(suffix: str, text: str) -> bool:
 
 
 def _quote(budget: Budget, *values: Any) -> str:
-    return _together(budget, " ", [quoted(text_of(value, budget)) for value in values if value is not None])
+    return _listed(budget, (_quoted(budget, text_of(value, budget)) for value in values if value is not None))
+
+
+def _quoted(budget: Budget, text: str) -> str:
+    budget.spend_text(len(text) + escapes_in(text))
+    return quoted(text)
 
 
 def _squote(budget: Budget, *values: Any) -> str:
-    return _together(budget, " ", [f"'{text_of(value, budget)}'" for value in values if value is not None])
+    return _listed(budget, (f"'{text_of(value, budget)}'" for value in values if value is not None))
 
 
 def _cat(budget: Budget, *values: Any) -> str:
-    return _together(budget, " ", [text_of(value, budget) for value in values if value is not None])
+    return _listed(budget, (text_of(value, budget) for value in values if value is not None))
+
+
+def _listed(budget: Budget, texts: Iterator[str]) -> str:
+    return joined((f" {text}" if number else text for number, text in enumerate(texts)), budget)
 
 
 def _together(budget: Budget, separator: str, texts: list[str]) -> str:
