@@ -200,7 +200,7 @@ class _Parser:
     def _declared_names(self, limit: int) -> list[str]:
         """The `$k, $v :=` before a value, if it is there."""
         start = self._at
-        names = []
+        names: list[str] = []
         while len(names) < limit and (variable := self._take(Kind.VARIABLE)):
             names.append(variable.text)
             if not self._take(Kind.MARK, ","):
@@ -241,24 +241,22 @@ class _Parser:
             raise TemplateSyntaxError("`nil` alone is not a value; give it to a function", first.index)
         operand = self._operand()
         extra = self._skip_space()
-        if extra.kind in _IS_VALUE or extra.text == "(":
+        if _begins_a_value(extra):
             raise TemplateSyntaxError("only a function can have arguments", extra.index)
         return operand
 
     def _call(self, name: Token, piped: Expression | None) -> Expression:
         arguments: list[Expression] = []
-        while self._now.kind is Kind.SPACE and (self._skip_space().kind in _IS_VALUE or self._now.text == "("):
-            if self._now.kind is Kind.WORD and self._now.text not in _WORDS:
-                arguments.append(self._call_alone())
-            else:
-                arguments.append(self._operand())
+        while self._now.kind is Kind.SPACE and _begins_a_value(self._skip_space()):
+            arguments.append(self._argument(self._skip_space()))
         if piped is not None:
             arguments.append(piped)
         return self._applied(name, arguments)
 
-    def _call_alone(self) -> Expression:
+    def _argument(self, first: Token) -> Expression:
         """A function among the arguments of another has none of its own."""
-        return self._applied(self._next(), [])
+        is_function = first.kind is Kind.WORD and first.text not in _WORDS
+        return self._applied(self._next(), []) if is_function else self._operand()
 
     def _applied(self, name: Token, arguments: list[Expression]) -> Expression:
         if name.text in ("and", "or"):
@@ -300,6 +298,10 @@ class _Parser:
                 return Constant(_LITERALS[token.kind](token), token.index)
         what = "a value is missing" if token.kind is Kind.CLOSE else f"`{token.text}` is not allowed here"
         raise TemplateSyntaxError(what, token.index)
+
+
+def _begins_a_value(token: Token) -> bool:
+    return token.kind in _IS_VALUE or token.text == "("
 
 
 _STATEMENTS: dict[str, Callable[[_Parser, Token], Node]] = {

@@ -129,7 +129,7 @@ def less(one: Any, other: Any) -> bool:
     """Go's `lt`: numbers of the same kind, or texts by their bytes."""
     _check_comparable(one, other)
     if isinstance(one, str):
-        return one.encode(errors="replace") < other.encode(errors="replace")
+        return bool(one.encode(errors="replace") < other.encode(errors="replace"))
     if isinstance(one, bool) or not isinstance(one, int | float):
         raise TemplateError(f"{_article(one)} is neither less nor greater than anything")
     return bool(one < other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -130,7 +131,7 @@ def _urlquery(budget: Budget, *values: Any) -> str:
     return quote_plus(print_values(values, budget), safe="~", errors="replace")
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "eq": _eq,
     "ne": _ne,
     "lt": _lt,
@@ -206,7 +207,7 @@ def _deep_equal(budget: Budget, one: Any, other: Any) -> bool:
     return deep_equal(one, other, budget)
 
 
-SPRIG = {
+SPRIG: dict[str, Callable[..., Any]] = {
     "default": _default,
     "empty": _empty,
     "coalesce": _coalesce,

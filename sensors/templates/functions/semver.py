@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from sensors.templates.errors import TemplateError
@@ -98,4 +99,4 @@ def _next_after(condition: re.Match[str], low: tuple[int, ...], wildcards: list[
     return (major + 1, 0, 0) if "minor" in wildcards else (major, minor + 1, 0)
 
 
-FUNCTIONS = {"semver": _semver, "semverCompare": _semver_compare}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"semver": _semver, "semverCompare": _semver_compare}
