@@ -73,7 +73,6 @@ _EVIDENT = {
     "spec.triggers[].template.http.headers": "Sent with every request, beside `Idempotency-Key` and the trace context.",
     "spec.triggers[].template.kafka.topic": "Where to write. A topic of the bus's own cluster must exist.",
     "spec.triggers[].template.kafka.headers": "Written with every record, beside those of a CloudEvent.",
-    "spec.triggers[].template.http.payload[].src.dependencyName": "Whose event to take it from.",
 }
 
 
@@ -196,7 +195,7 @@ def _type_text(hint: Any) -> str:
     if origin in (Union, UnionType):
         return _type_text(next(each for each in arguments if each is not NoneType))
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in arguments)
+        return ", ".join(f"`{each}`" for each in arguments if each)
     if origin is tuple:
         return f"list: {_type_text(arguments[0])}"
     if origin is Annotated:
@@ -224,4 +223,4 @@ def _default_text(field: FieldInfo) -> str:
         return ""
     if isinstance(field.default, timedelta):
         return f"`{field.default.total_seconds():g}s`"
-    return "empty" if field.default in ("", {}) else f"`{to_json(field.default).decode().strip(chr(34))}`"
+    return "empty" if field.default in ("", {}, ()) else f"`{to_json(field.default).decode().strip(chr(34))}`"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from threading import Event as Flag
 from threading import Lock
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -31,9 +33,10 @@ _NO_TOPIC = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PART
 class DeliveryProducer:
     """Thread-safe: whichever thread polls, the delivery report of a record reaches the thread that waits for it."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        """`connection` says which brokers, and how to reach them."""
         self._config = {
-            "bootstrap.servers": bootstrap_servers,
+            **connection,
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 0,
