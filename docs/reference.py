@@ -76,6 +76,9 @@ _EVIDENT = {
 }
 
 
+_PLACES_NAMED = 3
+
+
 class Section(NamedTuple):
     """One model, and every place in a manifest where it is used."""
 
@@ -135,7 +138,8 @@ def _model_in(hint: Any) -> tuple[type[SpecModel] | None, bool]:
 
 def _section_text(section: Section) -> str:
     model = section.model
-    where = " and ".join(f"`{place}`" for place in section.places if "." in place)
+    places = [f"`{place}`" for place in section.places if "." in place]
+    where = " and ".join(places) if len(places) <= _PLACES_NAMED else f"{places[0]} and {len(places) - 1} other places"
     lines = [f"## {section.title}", "", *([f"{where}:"] if where else []), inspect.cleandoc(model.__doc__ or "")]
     lines += ["", "| field | type | default | meaning |", "|---|---|---|---|"]
     lines += [_row(section, name) for name in _visible(model)]

@@ -106,7 +106,11 @@ class KeySelector(SpecModel):
 
 
 class SecretKeySelector(KeySelector):
-    """One entry of a Kubernetes secret."""
+    """One entry of a secret.
+
+    It is the file `name/key` below `EVENTBUS_SECRETS_DIR` (`/var/run/eventbus/secrets`), where Kubernetes can mount
+    it, or else the environment variable `EVENTBUS_SECRET_NAME_KEY`. A changed file is noticed at the next call.
+    """
 
     what = "secret"
     directory = ("EVENTBUS_SECRETS_DIR", "/var/run/eventbus/secrets")
@@ -114,7 +118,11 @@ class SecretKeySelector(KeySelector):
 
 
 class ConfigMapKeySelector(KeySelector):
-    """One entry of a Kubernetes config map."""
+    """One entry of a config map.
+
+    It is the file `name/key` below `EVENTBUS_CONFIG_DIR` (`/var/run/eventbus/config`), or else the environment
+    variable `EVENTBUS_CONFIG_NAME_KEY`.
+    """
 
     what = "config map"
     directory = ("EVENTBUS_CONFIG_DIR", "/var/run/eventbus/config")

@@ -65,7 +65,9 @@ class BasicAuth(SpecModel):
     not_yet: ClassVar[frozenset[str]] = frozenset(("namespace",))
 
     username: SecretKeySelector
+    """The secret with the name."""
     password: SecretKeySelector
+    """The secret with the password."""
 
     def header(self) -> Secret:
         pair = f"{self.username.read().reveal()}:{self.password.read().reveal()}"

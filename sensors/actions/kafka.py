@@ -56,7 +56,9 @@ class Sasl(SpecModel):
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     """How the password is proved."""
     userSecret: SecretKeySelector
+    """The secret with the name."""
     passwordSecret: SecretKeySelector
+    """The secret with the password."""
 
 
 class _Credentials(msgspec.Struct, frozen=True):

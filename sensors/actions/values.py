@@ -14,7 +14,9 @@ class ValueFrom(SpecModel):
     """Where the value of a header is kept."""
 
     secretKeyRef: SecretKeySelector | None = None
+    """A secret."""
     configMapKeyRef: ConfigMapKeySelector | None = None
+    """A config map."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
