@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from eventbus.errors import ConfigError
 from sensors.actions.base import ActionError
 
 DELIVERY_SECONDS = 30
@@ -73,7 +74,10 @@ class DeliveryProducer:
         self._producer.flush(DELIVERY_SECONDS)
 
     def _new_producer(self) -> Producer:
-        return Producer(self._config, logger=logging.getLogger("eventbus.action.kafka"))
+        try:
+            return Producer(self._config, logger=logging.getLogger("eventbus.action.kafka"))
+        except KafkaException as error:
+            raise ConfigError(f"the Kafka client cannot be made: {error.args[0].str()}") from None
 
     def _failure(self, producer: Producer, error: KafkaError) -> ActionError:
         if error.fatal():  # an idempotent producer that lost its sequence never recovers
