@@ -69,9 +69,9 @@ With the data `{data}`:
 
 ## Limits
 
-A template has at most {length:,} characters, nested at most {depth} deep. A rendering has at most {steps:,} steps, values
-nested at most {nesting} deep, and texts of at most {text:,} characters. Beyond that it fails. Regular expressions are
-RE2's, which take linear time.
+A template has at most {length:,} characters, nested at most {depth} deep. A rendering has at most {steps:,} steps,
+values nested at most {nesting} deep, and texts of at most {text:,} characters. Beyond that it fails. Regular
+expressions are RE2's, which take linear time.
 """
 
 

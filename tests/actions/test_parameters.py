@@ -139,8 +139,9 @@ def test_what_no_manifest_could_say_no_event_can_say(http_server: HttpServer, de
 
 @pytest.mark.parametrize(
     "dest",
-    ["basicAuth.password.name", "secureHeaders.0.name", "tls.insecureSkipVerify", "payload", "payload.0.src.dataTemplate",
-     "payload.0.src.dataKey", "dynamicHeaders.0.dest", "parameters.0.dest", "headers", "url.x"],
+    ["basicAuth.password.name", "secureHeaders.0.name", "tls.insecureSkipVerify", "payload",
+     "payload.0.src.dataTemplate", "payload.0.src.dataKey", "dynamicHeaders.0.dest", "parameters.0.dest",
+     "headers", "url.x"],
 )  # fmt: skip
 def test_events_choose_no_secrets_and_no_templates(dest: str) -> None:
     with pytest.raises(ValidationError, match="`dest` cannot be"):

@@ -78,7 +78,14 @@ def test_a_name_leads_nowhere_else(name: str) -> None:
 
 def test_a_secret_does_not_show_itself() -> None:
     secret = Secret(CANARY)
-    shown = [repr(secret), str(secret), f"{secret}", "%s %r" % (secret, secret), str([secret]), str({"a": secret})]
+    shown = [
+        repr(secret),
+        str(secret),
+        f"{secret}",
+        "{} {!r}".format(secret, secret),
+        str([secret]),
+        str({"a": secret}),
+    ]
     assert not any(CANARY in text for text in shown)
     for leak in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="a secret cannot be copied"):
