@@ -82,7 +82,7 @@ def test_a_secret_does_not_show_itself() -> None:
         repr(secret),
         str(secret),
         f"{secret}",
-        "{} {!r}".format(secret, secret),
+        f"{secret!s} {secret!r}",
         str([secret]),
         str({"a": secret}),
     ]
