@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from docs.diagram import stages_svg
+from docs.functions import templates_page
 from docs.reference import configuration_page
 
 HERE = Path(__file__).parent
@@ -16,6 +17,7 @@ def generated() -> Mapping[Path, str]:
     return {
         HERE / "configuration.md": configuration_page(),
         HERE / "stages.svg": stages_svg(),
+        HERE / "templates.md": templates_page(),
     }
 
 

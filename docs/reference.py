@@ -75,8 +75,10 @@ _EVIDENT = {
     "spec.triggers[].template.http.headers": "Sent with every request, beside `Idempotency-Key` and the trace context.",
     "spec.triggers[].template.kafka.topic": "Where to write. A topic of the bus's own cluster must exist.",
     "spec.triggers[].template.kafka.headers": "Written with every record, beside those of a CloudEvent.",
-    "spec.triggers[].template.http.payload[].src.dependencyName": "Whose event to take it from.",
 }
+
+
+_PLACES_NAMED = 3
 
 
 class Section(NamedTuple):
@@ -138,7 +140,8 @@ def _model_in(hint: Any) -> tuple[type[SpecModel] | None, bool]:
 
 def _section_text(section: Section) -> str:
     model = section.model
-    where = " and ".join(f"`{place}`" for place in section.places if "." in place)
+    places = [f"`{place}`" for place in section.places if "." in place]
+    where = " and ".join(places) if len(places) <= _PLACES_NAMED else f"{places[0]} and {len(places) - 1} other places"
     lines = [f"## {section.title}", "", *([f"{where}:"] if where else []), inspect.cleandoc(model.__doc__ or "")]
     lines += ["", "| field | type | default | meaning |", "|---|---|---|---|"]
     lines += [_row(section, name) for name in _visible(model)]
@@ -198,7 +201,7 @@ def _type_text(hint: Any) -> str:
     if origin in (Union, UnionType):
         return _type_text(next(each for each in arguments if each is not NoneType))
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in arguments)
+        return ", ".join(f"`{each}`" for each in arguments if each)
     if origin is tuple:
         return f"list: {_type_text(arguments[0])}"
     if origin is Annotated:

@@ -9,10 +9,10 @@ A value becomes text unless `useRawData` keeps its JSON type; that is argo-event
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import AfterValidator
@@ -26,6 +26,8 @@ from sensors.paths import split_keys as _segments
 from sensors.paths import unescaped as _unescaped
 from sensors.spec.base import SpecModel
 from sensors.spec.fields import Bool, PartName, Text
+from sensors.spec.templates import TemplateText
+from sensors.templates import TemplateError, compile_template
 
 MAX_INDEX = 9_999
 
@@ -83,13 +85,16 @@ def _valid_dest(dest: str) -> str:
 
 
 class ParameterSource(SpecModel):
-    """Where a value comes from. `dataKey` wins over `contextKey`; `value` is used where neither finds anything."""
-
-    not_yet: ClassVar[frozenset[str]] = frozenset(("contextTemplate", "dataTemplate"))
+    """Where a value comes from: a template, else a key, else `value`. The data wins over the context."""
 
     dependencyName: PartName
+    """Whose event to take it from."""
+    dataTemplate: TemplateText | None = None
+    """Text made from the event's data, which is `.Input`; see [templates](templates.md)."""
     dataKey: Annotated[Text, AfterValidator(_valid_data_key)] | None = None
     """A path into the event's data: `body.items.0.id`, or JSONPath beginning with `$`."""
+    contextTemplate: TemplateText | None = None
+    """Text made from the event's attributes, which are `.Input`."""
     contextKey: Annotated[Text, AfterValidator(_valid_context_key)] | None = None
     """A CloudEvents attribute, for instance `type`."""
     value: Text | None = None
@@ -99,13 +104,13 @@ class ParameterSource(SpecModel):
 
 
 class Parameter(SpecModel):
-    """One value of a payload."""
-
-    not_yet: ClassVar[frozenset[str]] = frozenset(("operation",))
+    """A value, and where it goes."""
 
     src: ParameterSource
     dest: Annotated[Text, AfterValidator(_valid_dest)] = ""
-    """Where to put the value; empty: the value is the whole payload."""
+    """Where to put the value; empty, which only a payload allows: the value is everything."""
+    operation: Literal["", "overwrite", "append", "prepend"] = ""
+    """What becomes of a value that is there already: it is replaced, or put before or after the new one as text."""
 
 
 def check_payload(parameters: Sequence[Parameter]) -> Sequence[Parameter]:
@@ -115,7 +120,14 @@ def check_payload(parameters: Sequence[Parameter]) -> Sequence[Parameter]:
     return parameters
 
 
+def check_destinations(parameters: Sequence[Parameter]) -> Sequence[Parameter]:
+    if not all(parameter.dest for parameter in parameters):
+        raise ValueError("must have a `dest` in every entry")
+    return parameters
+
+
 Payload = Annotated[tuple[Parameter, ...], AfterValidator(check_payload)]
+Parameters = Annotated[tuple[Parameter, ...], AfterValidator(check_destinations)]
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -127,42 +139,86 @@ def build_payload(parameters: Sequence[Parameter], events: Mapping[str, Event]) 
     A parameter of a dependency that has no event (`a || b`) and no default is left out.
     """
     root = _MISSING
-    for parameter in parameters:
-        value = _resolve(parameter.src, events.get(parameter.src.dependencyName))
-        if value is _MISSING:
-            continue
+    for parameter, value in resolved(parameters, events):
         if not parameter.dest:
             return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
-        root = _place(root, _steps(parameter.dest), value, parameter.dest)
+        root = put(root, parameter, value)
     return msgspec.json.encode({} if root is _MISSING else root)
+
+
+def resolved(parameters: Iterable[Parameter], events: Mapping[str, Event]) -> Iterator[tuple[Parameter, Any]]:
+    """The value of every parameter that has one; see `build_payload`."""
+    for parameter in parameters:
+        value = _resolve(parameter.src, events.get(parameter.src.dependencyName))
+        if value is not _MISSING:
+            yield parameter, value
+
+
+def put(target: Any, parameter: Parameter, value: Any) -> Any:
+    """`target`, changed, with the value at the parameter's `dest`."""
+    steps = _steps(parameter.dest)
+    there = _found(target, steps) if parameter.operation in ("append", "prepend") else _MISSING
+    if there is not _MISSING:
+        before, after = (there, value) if parameter.operation == "append" else (value, there)
+        value = as_text(before) + as_text(after)
+    return _place(target, steps, value, parameter.dest)
+
+
+def step_keys(dest: str) -> tuple[str, ...]:
+    """The steps of a `dest` as keys, without escapes."""
+    return tuple(step.key for step in _steps(dest))
+
+
+def _found(target: Any, steps: Sequence[_Step]) -> Any:
+    for step in steps:
+        if isinstance(target, dict):
+            target = target.get(step.key, _MISSING)
+        elif isinstance(target, list) and step.index is not None and 0 <= step.index < len(target):
+            target = target[step.index]
+        else:
+            return _MISSING
+    return target
 
 
 def _resolve(source: ParameterSource, event: Event | None) -> Any:
     if event is None:
         return _MISSING if source.value is None else source.value
-    if source.dataKey is None and source.contextKey is None:
+    if not any((source.dataKey, source.contextKey, source.dataTemplate, source.contextTemplate)):
         return _typed(_whole(event), source) if source.value is None else source.value
     try:
-        found = _select(source, event)
+        return _typed(_select(source, event), source)
     except (InvalidEvent, ParameterError) as error:
         if source.value is None:
             raise ParameterError(f"dependency `{source.dependencyName}`: {error}") from None
         return source.value
-    return _typed(found, source)
 
 
 def _select(source: ParameterSource, event: Event) -> Any:
-    if source.dataKey is None:
-        part, path = "context", source.contextKey or ""
-        found = event.attributes.get(path, _MISSING)
-    elif event.data is not None and not event.has_json:
+    """By the template; where it fails or makes nothing, by the key."""
+    of_data = bool(source.dataTemplate or source.dataKey)
+    if of_data and event.data is not None and not event.has_json:
         raise ParameterError(f"the data of event `{event.id}` is {event.attributes['datacontenttype']}, not JSON")
-    else:
-        part, path = "data", source.dataKey
-        found = _lookup(path)(event.json())
+    template = source.dataTemplate if of_data else source.contextTemplate
+    path = (source.dataKey if of_data else source.contextKey) or ""
+    part = event.json() if of_data else dict(event.attributes)
+    if template:
+        try:
+            return _rendered(template, part)
+        except TemplateError as error:
+            if not path:
+                raise ParameterError(f"the template cannot be used for event `{event.id}`: {error}") from None
+    found = _lookup(path)(part) if of_data else part.get(path, _MISSING)
     if found is _MISSING:
-        raise ParameterError(f"event `{event.id}` has no `{path}` in its {part}, and the parameter has no default")
+        name = "data" if of_data else "context"
+        raise ParameterError(f"event `{event.id}` has no `{path}` in its {name}, and the parameter has no default")
     return found
+
+
+def _rendered(template: str, part: Any) -> str:
+    text = compile_template(template).render({"Input": part})
+    if text in ("", "<no value>"):
+        raise TemplateError("it makes no text")
+    return text
 
 
 def _whole(event: Event) -> dict[str, Any]:
@@ -173,10 +229,10 @@ def _whole(event: Event) -> dict[str, Any]:
 
 
 def _typed(value: Any, source: ParameterSource) -> Any:
-    return value if source.useRawData else _text(value)
+    return value if source.useRawData else as_text(value)
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     match value:
         case str():
             return value
@@ -201,6 +257,6 @@ def _place(target: Any, steps: Sequence[_Step], value: Any, dest: str) -> Any:
         target.extend([None] * (index + 1 - len(target)))
         target[index] = _place(target[index], rest, value, dest)
     else:
-        what = "a list" if isinstance(target, list) else f"`{_text(target)[:40]}`"
+        what = "a list" if isinstance(target, list) else f"`{as_text(target)[:40]}`"
         raise ParameterError(f"`dest: {dest}` cannot be set: there is {what} where `{step.key}` should go")
     return target

@@ -44,8 +44,7 @@ def _tell_who_calls(slot: str) -> None:
     original = HttpAction.__init__
 
     def init(self: HttpAction, spec: HttpSpec, context: ActionContext) -> None:
-        original(self, spec, context)
-        self._headers = {**self._headers, CALLER: slot}
+        original(self, spec.model_copy(update={"headers": {**spec.headers, CALLER: slot}}), context)
 
     action.__init__ = init
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import ssl
 import time
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -16,18 +16,23 @@ from pydantic import AfterValidator, Field
 from eventbus.errors import ConfigError
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.body import JSON, body_of, trace_of
-from sensors.parameters import Payload
-from sensors.spec.base import Flaw, get
-from sensors.spec.fields import Bool, CountFromOne, StringMap, Text
+from sensors.actions.patched import Patch, PatchableSpec
+from sensors.actions.tls import Tls, TlsSecrets
+from sensors.actions.values import SecureHeader
+from sensors.parameters import ParameterError, Parameters, Payload, as_text, resolved
+from sensors.secrets import Refreshed, Secret, SecretKeySelector
+from sensors.spec.base import Flaw, Path, entries, get
+from sensors.spec.fields import CountFromOne, StringMap, Text
 
 if TYPE_CHECKING:
-    from sensors.actions.http_client import Answer
+    from sensors.actions.http_client import Answer, HttpClient
 
 MAX_EXCERPT = 200
 _RETRIABLE = frozenset((408, 425, 429))
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 _OUR_HEADERS = frozenset(("idempotency-key", "traceparent", "tracestate", "content-length", "transfer-encoding"))
 
 
@@ -44,92 +49,108 @@ def _valid_url(text: str) -> str:
     if not complete or not re.fullmatch(r"[\x21-\x7e]+", text):
         raise ValueError("must be a complete http:// or https:// address")
     if "@" in parts.netloc:
-        raise ValueError("must not contain a user name or password: they would show up in logs; use `headers`")
+        raise ValueError("must not contain a user name or password: they would show up in logs; use `basicAuth`")
     return text
 
 
-class HttpTls(SpecModel):
-    """How to trust the server, and who we are."""
-
-    not_yet: ClassVar[frozenset[str]] = frozenset(("caCertSecret", "clientCertSecret", "clientKeySecret"))
-
-    caCertFile: Text | None = None
-    """PEM file with the certificate authorities to trust instead of the system's."""
-    clientCertFile: Text | None = None
-    """PEM file with our certificate, where the server asks for one."""
-    clientKeyFile: Text | None = None
-    """PEM file with its key, unless it is in `clientCertFile` too."""
-    insecureSkipVerify: Bool = False
-    """Accept any certificate. Anybody in between can then read and change everything."""
-
-    @classmethod
-    def flaws(cls, data: Any) -> Iterator[Flaw]:
-        if get(data, "clientKeyFile") is not None and get(data, "clientCertFile") is None:
-            yield Flaw(("clientKeyFile",), "`clientKeyFile` needs `clientCertFile`")
-
-    def context(self) -> ssl.SSLContext:
-        """Raises `ConfigError` when a file cannot be used."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self.insecureSkipVerify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif self.caCertFile is None:
-            context.load_default_certs()
-        else:
-            _use(self.caCertFile, context.load_verify_locations)
-        if self.clientCertFile is not None:
-            # An empty pass phrase, because OpenSSL would ask for it on the terminal.
-            _use(self.clientCertFile, lambda file: context.load_cert_chain(file, self.clientKeyFile, lambda: ""))
-        return context
+def _valid_host(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError("must be a host name, with or without a port")
+    return text
 
 
-def _use(file: str, load: Callable[[str], None]) -> None:
-    try:
-        load(file)
-    except OSError as error:
-        reason = "it is not a usable PEM file" if isinstance(error, ssl.SSLError) else error.strerror
-        raise ConfigError(f"the TLS file `{file}` cannot be used: {reason}") from None
+class BasicAuth(SpecModel):
+    """Who we are, by name and password."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset(("namespace",))
+
+    username: SecretKeySelector
+    """The secret with the name."""
+    password: SecretKeySelector
+    """The secret with the password."""
+
+    def header(self) -> Secret:
+        pair = f"{self.username.read().reveal()}:{self.password.read().reveal()}"
+        return Secret(f"Basic {b64encode(pair.encode()).decode()}")
 
 
-class HttpSpec(SpecModel):
+class HttpSpec(PatchableSpec):
     """Call an HTTP server."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(
-        ("parameters", "basicAuth", "secureHeaders", "dynamicHeaders", "host")
-    )
+    patchable: ClassVar[tuple[str, ...]] = ("url", "method", "host", "headers.*", "payload.*.src.value")
 
     url: Annotated[Text, AfterValidator(_valid_url)]
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: StringMap = Field(default={})
+    secureHeaders: tuple[SecureHeader, ...] = ()
+    """Headers whose values are secrets, read for every request."""
+    dynamicHeaders: Parameters = Field(default=())
+    """Headers whose values come from events; `dest` is the name of the header."""
+    basicAuth: BasicAuth | None = None
+    host: Annotated[Text, AfterValidator(_valid_host)] | None = None
+    """The `Host` header, where it is not the host of `url`."""
     payload: Payload | None = None
     """The body. Without it, the body is a JSON object with one structured CloudEvent per dependency."""
     timeout: CountFromOne = 60
     """Seconds for the whole call."""
-    tls: HttpTls | None = None
+    tls: Tls | None = None
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
+        yield from super().flaws(data)
         if get(data, "tls") is not None and str(get(data, "url")).startswith("http://"):
             yield Flaw(("tls",), "`tls` does nothing for an http:// address; write https://")
-        yield from _header_flaws(get(data, "headers"))
+        yield from _header_flaws(data)
+
+    @property
+    def has_secrets(self) -> bool:
+        return self.basicAuth is not None or bool(self.secureHeaders)
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        parts = urlsplit(self.url)
+        return parts.scheme, parts.netloc.lower()
+
+    def secret_headers(self) -> dict[str, Secret]:
+        """Raises `ConfigError` when a secret is not there."""
+        values = {header.name: header.valueFrom.read() for header in self.secureHeaders}
+        return values if self.basicAuth is None else {"Authorization": self.basicAuth.header(), **values}
 
 
-def _header_flaws(headers: Any) -> Iterator[Flaw]:
-    seen: set[str] = set()
-    for name, value in headers.items() if isinstance(headers, Mapping) else ():
-        message = _header_fault(str(name), value, seen)
+def _header_flaws(data: Any) -> Iterator[Flaw]:
+    """All names of headers, wherever they are written, must be possible and different."""
+    stand_for = {"basicAuth": "authorization", "host": "host"}
+    seen = {header for field, header in stand_for.items() if get(data, field) is not None}
+    for path, name, value in _written_headers(data):
+        message = header_fault(name, value) or _repetition(name, seen)
         if message is not None:
-            yield Flaw(("headers", str(name)), message, about_key=True)
-        seen.add(str(name).lower())
+            yield Flaw(path, message, about_key=path[0] == "headers")
+        seen.add(name.lower())
 
 
-def _header_fault(name: str, value: Any, seen: Collection[str]) -> str | None:
+def _written_headers(data: Any) -> Iterator[tuple[Path, str, Any]]:
+    headers = get(data, "headers")
+    for name, value in headers.items() if isinstance(headers, Mapping) else ():
+        yield ("headers", str(name)), str(name), value
+    for list_name, field in (("secureHeaders", "name"), ("dynamicHeaders", "dest")):
+        for index, each in entries(data, list_name):
+            name = get(each, field)
+            if isinstance(name, str):
+                yield (list_name, index, field), name, ""
+
+
+def header_fault(name: str, value: Any) -> str | None:
+    """Why this cannot be a header."""
     if not _HEADER_NAME.fullmatch(name):
         return f"{name!r} cannot be the name of a header"
     if isinstance(value, str) and not _HEADER_VALUE.fullmatch(value):
         return f"the header `{name}` contains a line break or another character that is not allowed"
     if name.lower() in _OUR_HEADERS:
         return f"the header `{name}` is set for every call and cannot be changed"
+    return None
+
+
+def _repetition(name: str, seen: Collection[str]) -> str | None:
     if name.lower() in seen:
         return f"the header `{name}` is set twice; upper and lower case do not matter"
     return None
@@ -144,27 +165,41 @@ class HttpAction:
     Spec: ClassVar[type[SpecModel]] = HttpSpec
 
     def __init__(self, spec: HttpSpec, _context: ActionContext, now: Callable[[], float] = time.time) -> None:
-        from sensors.actions.http_client import HttpClient  # noqa: PLC0415 - only who calls servers pays for urllib3
-
         self._spec = spec
+        self._patch = Patch(spec)
         self._now = now
-        tls = (spec.tls or HttpTls()).context() if spec.url.startswith("https:") else None
-        self._client = HttpClient(spec.timeout, tls)
-        given = {name.lower() for name in spec.headers}
-        defaults = {"Content-Type": JSON, "User-Agent": "kafka-eventbus"}
-        self._headers = {name: value for name, value in defaults.items() if name.lower() not in given} | spec.headers
+        self._client: Refreshed[TlsSecrets, HttpClient] = Refreshed(self._tls_secrets, self._new_client, _close)
+        spec.secret_headers()  # a secret that is not there is told now
 
     def invoke(self, call: ActionCall) -> str:
-        spec = self._spec
+        spec = self._patch.spec(call)
+        if spec.has_secrets and spec.origin != self._spec.origin:
+            message = f"the parameters lead to {spec.origin[1]}, which must not get the secrets of the trigger"
+            raise ActionError(message, retriable=False, sent=False)
         body = None if spec.payload is None and spec.method in _WITHOUT_BODY else body_of(call, spec.payload)
-        headers = {**self._headers, "Idempotency-Key": call.id, **trace_of(call)}
-        answer = self._client.request(spec.method, spec.url, headers, body)
+        headers = {**_headers(spec, call), "Idempotency-Key": call.id, **trace_of(call)}
+        try:
+            headers |= {name: _header_value(name, secret.reveal()) for name, secret in spec.secret_headers().items()}
+            client = self._client.get()
+        except ConfigError as error:  # a secret that is not there, but may come back
+            raise ActionError(str(error), retriable=True, sent=False) from None
+        answer = client.request(spec.method, spec.url, headers, body)
         if 200 <= answer.status < 300:
             return str(answer.status)
         raise self._failure(answer)
 
     def close(self) -> None:
         self._client.close()
+
+    def _tls_secrets(self) -> TlsSecrets:
+        return TlsSecrets() if self._spec.tls is None else self._spec.tls.secrets()
+
+    def _new_client(self, secrets: TlsSecrets) -> HttpClient:
+        from sensors.actions.http_client import HttpClient  # noqa: PLC0415 - only who calls servers pays for urllib3
+
+        spec = self._spec
+        may_need_tls = spec.url.startswith("https:") or any(each.dest == "url" for each in spec.parameters)
+        return HttpClient(spec.timeout, (spec.tls or Tls()).context(secrets) if may_need_tls else None)
 
     def _failure(self, answer: Answer) -> ActionError:
         retriable = answer.status in _RETRIABLE or answer.status >= 500
@@ -188,6 +223,35 @@ class HttpAction:
             return max(0.0, parsedate_to_datetime(value).timestamp() - self._now())
         except (ValueError, OverflowError):
             return None
+
+
+def _close(client: HttpClient) -> None:
+    client.close()
+
+
+def _headers(spec: HttpSpec, call: ActionCall) -> dict[str, str]:
+    """All but the secret ones, and ours."""
+    headers = {"Content-Type": JSON, "User-Agent": "kafka-eventbus"}
+    given = {**spec.headers, **_dynamic_headers(spec, call)}
+    replaced = {name.lower() for name in given}
+    headers = {name: value for name, value in headers.items() if name.lower() not in replaced} | given
+    return headers if spec.host is None else {**headers, "Host": spec.host}
+
+
+def _dynamic_headers(spec: HttpSpec, call: ActionCall) -> dict[str, str]:
+    try:
+        texts = {parameter.dest: as_text(value) for parameter, value in resolved(spec.dynamicHeaders, call.events)}
+    except ParameterError as error:
+        raise ActionError(f"the headers cannot be made: {error}", retriable=False, sent=False) from None
+    return {name: _header_value(name, text) for name, text in texts.items()}
+
+
+def _header_value(name: str, text: str) -> str:
+    """The message does not show the text: it may be a secret."""
+    fault = header_fault(name, text)
+    if fault is not None:
+        raise ActionError(fault, retriable=False, sent=False)
+    return text
 
 
 def _status_text(status: int) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import msgspec
 from pydantic import AfterValidator, Field
 
 from eventbus.cloudevents import to_kafka
@@ -19,10 +20,14 @@ from eventbus.formats import ACTION_TYPE
 from eventbus.hashing import partition_of
 from eventbus.names import MAX_TOPIC_LENGTH
 from eventbus.ports import Output
-from sensors.actions.base import Action, ActionCall, ActionContext, SpecModel, TransactionalAction
+from sensors.actions.base import Action, ActionCall, ActionContext, ActionError, SpecModel, TransactionalAction
 from sensors.actions.body import JSON, body_of, trace_of
+from sensors.actions.patched import Patch, PatchableSpec
+from sensors.actions.tls import Tls, TlsSecrets
+from sensors.actions.values import SecureHeader
 from sensors.parameters import Payload
-from sensors.spec.base import Flaw, get
+from sensors.secrets import Refreshed, Secret, SecretKeySelector
+from sensors.spec.base import Flaw, Path, entries, get
 from sensors.spec.fields import StringMap, Text
 
 if TYPE_CHECKING:
@@ -45,13 +50,32 @@ def _valid_topic(text: str) -> str:
     return text
 
 
-class KafkaSpec(SpecModel):
+class Sasl(SpecModel):
+    """Who we are, by name and password."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    """How the password is proved."""
+    userSecret: SecretKeySelector
+    """The secret with the name."""
+    passwordSecret: SecretKeySelector
+    """The secret with the password."""
+
+
+class _Credentials(msgspec.Struct, frozen=True):
+    """The values of the secrets that a connection needs."""
+
+    tls: TlsSecrets = TlsSecrets()
+    user: Secret | None = None
+    password: Secret | None = None
+
+
+class KafkaSpec(PatchableSpec):
     """Write a record to a Kafka topic."""
 
     not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"parameters", "partition", "requiredAcks", "compress", "flushFrequency", "tls", "version", "sasl"}
-        | {"schemaRegistry", "secureHeaders"}
+        ("partition", "requiredAcks", "compress", "flushFrequency", "version", "schemaRegistry")
     )
+    patchable: ClassVar[tuple[str, ...]] = ("topic", "partitioningKey", "headers.*", "payload.*.src.value")
 
     url: Annotated[Text, AfterValidator(_valid_url)] | None = None
     """The brokers of another cluster; without it the record goes to the bus's own, exactly once."""
@@ -61,19 +85,66 @@ class KafkaSpec(SpecModel):
     partitioningKey: Annotated[Text, Field(min_length=1)] | None = None
     """The record's key, the same for every action. Without it the records have no key and are spread evenly."""
     headers: StringMap = Field(default={})
+    secureHeaders: tuple[SecureHeader, ...] = ()
+    """Headers whose values are secrets, read for every record. They can be read wherever the topic can."""
+    tls: Tls | None = None
+    sasl: Sasl | None = None
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
+        yield from super().flaws(data)
+        for field in ("tls", "sasl"):
+            if get(data, field) is not None and isinstance(data, Mapping) and get(data, "url") is None:
+                yield Flaw((field,), f"`{field}` needs a `url`: the bus's own cluster is known already", about_key=True)
         headers = get(data, "headers")
-        for name in headers if isinstance(headers, Mapping) else ():
+        written: list[tuple[Path, Any]] = [
+            (("headers", name), name) for name in (headers if isinstance(headers, Mapping) else ())
+        ]
+        written += [(("secureHeaders", n, "name"), get(each, "name")) for n, each in entries(data, "secureHeaders")]
+        for path, name in written:
             if not name or str(name).lower().startswith("ce_"):
-                yield Flaw(
-                    ("headers", name), f"the header `{name}` is not allowed: `ce_…` is for CloudEvents attributes"
-                )
+                yield Flaw(path, f"the header `{name}` is not allowed: `ce_…` is for CloudEvents attributes")
+
+    def credentials(self) -> _Credentials:
+        """Raises `ConfigError` when a secret is not there."""
+        tls = TlsSecrets() if self.tls is None else self.tls.secrets()
+        if self.sasl is None:
+            return _Credentials(tls)
+        return _Credentials(tls, self.sasl.userSecret.read(), self.sasl.passwordSecret.read())
+
+    def connection(self, credentials: _Credentials) -> dict[str, Any]:
+        """The settings of librdkafka."""
+        settings: dict[str, Any] = {"bootstrap.servers": self.url or ""}
+        if self.tls is not None or self.sasl is not None:
+            protocol = "ssl" if self.sasl is None else "sasl_plaintext" if self.tls is None else "sasl_ssl"
+            settings["security.protocol"] = protocol
+        if self.tls is not None:
+            settings |= _tls_settings(self.tls, credentials.tls)
+        if self.sasl is not None and credentials.user is not None and credentials.password is not None:
+            settings["sasl.mechanism"] = self.sasl.mechanism
+            settings["sasl.username"] = credentials.user.reveal()
+            settings["sasl.password"] = credentials.password.reveal()
+        return settings
 
     def is_own_cluster(self, bootstrap_servers: str) -> bool:
         """Whether this goes to the bus with these brokers: one broker in common is enough to tell."""
         return self.url is None or bool(_brokers(self.url) & _brokers(bootstrap_servers))
+
+
+def _tls_settings(tls: Tls, secrets: TlsSecrets) -> dict[str, Any]:
+    files = {
+        "ssl.ca.location": tls.caCertFile,
+        "ssl.certificate.location": tls.clientCertFile,
+        "ssl.key.location": tls.clientKeyFile or tls.clientCertFile,
+    }
+    texts = {
+        "ssl.ca.pem": secrets.ca,
+        "ssl.certificate.pem": secrets.cert,
+        "ssl.key.pem": secrets.key or secrets.cert,
+    }
+    settings: dict[str, Any] = {name: file for name, file in files.items() if file is not None}
+    settings |= {name: text.reveal() for name, text in texts.items() if text is not None}
+    return settings | {"enable.ssl.certificate.verification": not tls.insecureSkipVerify}
 
 
 def _brokers(text: str) -> frozenset[str]:
@@ -97,14 +168,31 @@ class OwnClusterAction:
         partitions = context.partitions.get(spec.topic)
         if partitions is None:
             raise ConfigError(f"the topic `{spec.topic}`, which a `kafka` action writes to, does not exist: create it")
-        self._partitions = partitions
-        self._spec = spec
+        if spec.tls is not None or spec.sasl is not None:
+            raise ConfigError("`tls` and `sasl` of a `kafka` action are for another cluster, and this is the bus's own")
+        self._partitions = {spec.topic: partitions}
+        self._context = context
+        self._patch = Patch(spec)
         self._source = _source(context)
+        _secret_headers(spec)  # a secret that is not there is told now
 
     def outputs(self, call: ActionCall) -> Sequence[Output]:
-        key, value, headers = _record(self._spec, self._source, call)
-        partition = partition_of(key or call.id.encode(), self._partitions)
-        return (Output(self._spec.topic, partition, key, value, headers),)
+        spec = self._patch.spec(call)
+        key, value, headers = _record(spec, self._source, call)
+        partition = partition_of(key or call.id.encode(), self._partition_count(spec.topic))
+        return (Output(spec.topic, partition, key, value, headers),)
+
+    def _partition_count(self, topic: str) -> int:
+        """Of a topic that an event may have chosen: it must exist, and not be one of those that sensors live on."""
+        if topic not in self._partitions:
+            if topic.startswith(f"{self._context.namespace}-"):
+                message = f"the parameters lead to the topic `{topic}`, which is one of the bus's own"
+                raise ActionError(message, retriable=False, sent=False)
+            partitions = self._context.partitions.get(topic)
+            if partitions is None:
+                raise ActionError(f"the topic `{topic}` does not exist", retriable=False, sent=False)
+            self._partitions[topic] = partitions
+        return self._partitions[topic]
 
     def close(self) -> None:
         pass
@@ -116,18 +204,34 @@ class OtherClusterAction:
     Spec: ClassVar[type[SpecModel]] = KafkaSpec
 
     def __init__(self, spec: KafkaSpec, context: ActionContext) -> None:
-        from sensors.actions.kafka_client import DeliveryProducer  # noqa: PLC0415 - only who writes pays for it
-
         self._spec = spec
+        self._patch = Patch(spec)
         self._source = _source(context)
-        self._producer: DeliveryProducer = DeliveryProducer(spec.url or "")
+        self._producer: Refreshed[_Credentials, DeliveryProducer] = Refreshed(
+            spec.credentials, self._new_producer, lambda producer: producer.close()
+        )
+        _secret_headers(spec)  # a secret that is not there is told now
 
     def invoke(self, call: ActionCall) -> str:
-        key, value, headers = _record(self._spec, self._source, call)
-        return self._producer.deliver(self._spec.topic, key, value, headers)
+        spec = self._patch.spec(call)
+        key, value, headers = _record(spec, self._source, call)
+        try:
+            producer = self._producer.get()
+        except ConfigError as error:
+            raise ActionError(str(error), retriable=True, sent=False) from None
+        return producer.deliver(spec.topic, key, value, headers)
 
     def close(self) -> None:
         self._producer.close()
+
+    def _new_producer(self, credentials: _Credentials) -> DeliveryProducer:
+        from sensors.actions.kafka_client import DeliveryProducer  # noqa: PLC0415 - only who writes pays for it
+
+        return DeliveryProducer(self._spec.connection(credentials))
+
+
+def _secret_headers(spec: KafkaSpec) -> dict[str, str]:
+    return {header.name: header.valueFrom.read().reveal() for header in spec.secureHeaders}
 
 
 def _source(context: ActionContext) -> str:
@@ -145,8 +249,12 @@ def _record(spec: KafkaSpec, source: str, call: ActionCall) -> tuple[bytes | Non
         **{"datacontenttype": JSON, **trace_of(call)},
     )
     headers, value = to_kafka(event)
-    configured = {name.lower() for name in spec.headers}
-    headers = [header for header in headers if header[0] not in configured]
-    headers += [(name, text.encode()) for name, text in spec.headers.items()]
+    try:
+        configured = {**spec.headers, **_secret_headers(spec)}
+    except ConfigError as error:  # a secret that is not there, but may come back
+        raise ActionError(str(error), retriable=True, sent=False) from None
+    replaced = {name.lower() for name in configured}
+    headers = [header for header in headers if header[0] not in replaced]
+    headers += [(name, text.encode()) for name, text in configured.items()]
     key = None if spec.partitioningKey is None else spec.partitioningKey.encode()
     return key, value or b"", headers

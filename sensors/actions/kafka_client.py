@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from threading import Event as Flag
 from threading import Lock
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from eventbus.errors import ConfigError
 from sensors.actions.base import ActionError
 
 DELIVERY_SECONDS = 30
@@ -31,9 +34,10 @@ _NO_TOPIC = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PART
 class DeliveryProducer:
     """Thread-safe: whichever thread polls, the delivery report of a record reaches the thread that waits for it."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        """`connection` says which brokers, and how to reach them."""
         self._config = {
-            "bootstrap.servers": bootstrap_servers,
+            **connection,
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 0,
@@ -70,7 +74,10 @@ class DeliveryProducer:
         self._producer.flush(DELIVERY_SECONDS)
 
     def _new_producer(self) -> Producer:
-        return Producer(self._config, logger=logging.getLogger("eventbus.action.kafka"))
+        try:
+            return Producer(self._config, logger=logging.getLogger("eventbus.action.kafka"))
+        except KafkaException as error:
+            raise ConfigError(f"the Kafka client cannot be made: {error.args[0].str()}") from None
 
     def _failure(self, producer: Producer, error: KafkaError) -> ActionError:
         if error.fatal():  # an idempotent producer that lost its sequence never recovers

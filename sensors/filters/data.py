@@ -10,6 +10,7 @@ from sensors.filters.candidate import Candidate, Check, Rejection
 from sensors.filters.spec import TRUTHS, DataFilter
 from sensors.paths import MISSING, compile_path
 from sensors.patterns import compile_patterns
+from sensors.templates import TemplateError, compile_template
 from sensors.values import as_text, parse_number, shown
 
 REASON = "data"
@@ -19,7 +20,8 @@ _Test: TypeAlias = Callable[[Any], bool | None]
 
 def compile_data(spec: DataFilter) -> Check:
     path = spec.path
-    find = compile_path(path)  # a `template` would be rendered with what this finds
+    find = compile_path(path)
+    render = None if spec.template is None else compile_template(spec.template).render
     fits = _TESTS[spec.type](spec)
     wanted = f"{spec.comparator} {' or '.join(spec.value)}"
 
@@ -30,6 +32,11 @@ def compile_data(spec: DataFilter) -> Check:
         value = find(document)
         if value is MISSING:
             return Rejection(REASON, f"`{path}` is not in the data")
+        if render is not None:
+            try:
+                value = render({"Input": as_text(value) or ""})
+            except TemplateError as error:
+                return Rejection(REASON, f"the template for `{path}`: {error}")
         fit = fits(value)
         if fit:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -15,6 +15,7 @@ from sensors.patterns import check_pattern
 from sensors.spec.base import Flaw, SpecModel, entries, get
 from sensors.spec.fields import Text
 from sensors.spec.suggestions import suggest
+from sensors.spec.templates import TemplateText
 from sensors.values import parse_number
 
 TRUTHS = {
@@ -77,8 +78,6 @@ Comparator = Annotated[Literal["=", "!=", ">", ">=", "<", "<="], _or_default("="
 class DataFilter(SpecModel):
     """Compares one value of the event's data."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(("template",))
-
     path: Path
     """Where the value is: `body.items.0.id` as in gjson, or JSONPath beginning with `$`."""
     type: Literal["bool", "number", "string"]
@@ -87,6 +86,8 @@ class DataFilter(SpecModel):
     """What to compare it with. One of several is enough; with `!=`, none of them may be equal."""
     comparator: Comparator = "="
     """For `number` any of them, for `bool` and `string` only `=` and `!=`."""
+    template: TemplateText | None = None
+    """Text made from the value, which is `.Input` and text itself, to be compared in its place."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:

@@ -36,8 +36,12 @@ class Flaw(msgspec.Struct, frozen=True):
         return cls(error["loc"], error["msg"], context.get("index"), context.get("about_key", False))
 
     def details(self) -> InitErrorDetails:
+        return InitErrorDetails(type=self.error(), loc=self.path, input=None)
+
+    def error(self) -> PydanticCustomError:
+        """For the validator of a single field, which raises it; the path is that of the field then."""
         context = {"message": self.message, "index": self.index, "about_key": self.about_key}
-        return InitErrorDetails(type=PydanticCustomError(FLAW, "{message}", context), loc=self.path, input=None)
+        return PydanticCustomError(FLAW, "{message}", context)
 
 
 class SpecModel(BaseModel):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eventbus.errors import ConfigError
 from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS
+from sensors.actions.patched import PatchableSpec
 from sensors.conditions import ConditionError, parse
 from sensors.scripts import check_script
 from sensors.spec.base import Flaw, Path, entries, get
@@ -55,6 +56,22 @@ def script_flaws(dependency: Any) -> Iterator[Flaw]:
             yield Flaw(path, complaint.message, complaint.index)
 
 
+def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
+    """The trigger's own parameters change its action, and only what may be changed there."""
+    kind = next((kind for kind in ACTIONS if get(trigger, "template", kind) is not None), None)
+    for index, parameter in entries(trigger, "parameters"):
+        dest = get(parameter, "dest")
+        if kind is None or not isinstance(dest, str) or dest in ("", "name"):
+            continue
+        path = ("parameters", index, "dest")
+        spec = ACTIONS[kind].spec
+        if not issubclass(spec, PatchableSpec):
+            yield Flaw(path, f"the action `{kind}` has nothing that parameters could change")
+        elif not dest.startswith(f"{kind}.") or not spec.can_patch(dest.removeprefix(f"{kind}.")):
+            known = ", ".join(f"`{kind}.{each}`" for each in spec.patchable)
+            yield Flaw(path, f"`dest` cannot be `{dest}`; what parameters can change is {known}")
+
+
 def naming_flaws(manifest: Any) -> Iterator[Flaw]:
     """The names together must make topics that Kafka accepts."""
     name = get(manifest, "metadata", "name")
@@ -87,8 +104,8 @@ def spec_flaws(spec: Any) -> Iterator[Flaw]:
     for index, trigger in entries(spec, "triggers"):
         template = get(trigger, "template")
         yield from _condition_flaws(get(template, "conditions"), names, ("triggers", index, "template", "conditions"))
-        for kind in ACTIONS:
-            yield from _payload_flaws(get(template, kind), names, ("triggers", index, "template", kind, "payload"))
+        for path, parameter in _parameters(trigger, ("triggers", index)):
+            yield from _source_flaws(parameter, names, path)
 
 
 def _condition_flaws(text: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
@@ -99,12 +116,19 @@ def _condition_flaws(text: Any, names: Collection[str], path: Path) -> Iterator[
             yield Flaw(path, error.message, error.column - 1)
 
 
-def _payload_flaws(action: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
-    for index, parameter in entries(action, "payload"):
-        name = get(parameter, "src", "dependencyName")
-        if isinstance(name, str) and name not in names:
-            where = (*path, index, "src", "dependencyName")
-            yield Flaw(where, f"there is no dependency `{name}`; {suggest(name, names)}")
+def _parameters(trigger: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Every parameter of a trigger, wherever it is, and its place."""
+    owners = [(path, trigger), *((((*path, "template", kind), get(trigger, "template", kind))) for kind in ACTIONS)]
+    for place, owner in owners:
+        for field in ("parameters", "payload", "dynamicHeaders"):
+            for index, parameter in entries(owner, field):
+                yield (*place, field, index), parameter
+
+
+def _source_flaws(parameter: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
+    name = get(parameter, "src", "dependencyName")
+    if isinstance(name, str) and name not in names:
+        yield Flaw((*path, "src", "dependencyName"), f"there is no dependency `{name}`; {suggest(name, names)}")
 
 
 def spec_warnings(spec: SensorSpec) -> Iterator[Flaw]:
@@ -114,14 +138,15 @@ def spec_warnings(spec: SensorSpec) -> Iterator[Flaw]:
         if dependency.name not in used:
             yield Flaw(("dependencies", index, "name"), f"no trigger uses the dependency `{dependency.name}`")
     for index, trigger in enumerate(spec.triggers):
-        kind, action = trigger.action
         names = spec.conditions[trigger.name].names
-        for number, parameter in enumerate(getattr(action, "payload", None) or ()):
+        for path, parameter in _parameters(trigger, ("triggers", index)):
             source = parameter.src
             if source.dependencyName not in names and source.value is None:
-                path = ("triggers", index, "template", kind, "payload", number, "src", "dependencyName")
                 reason = f"`{source.dependencyName}` is not in the trigger's conditions"
-                yield Flaw(path, f"this parameter is always left out: {reason}")
+                yield Flaw((*path, "src", "dependencyName"), f"this parameter is always left out: {reason}")
+            if path[2:3] == ("parameters",) and parameter.dest == "name":
+                message = "this parameter changes nothing: records and metrics need the trigger's own name"
+                yield Flaw((*path, "dest"), message)
 
 
 def _repeated(names: list[Any]) -> Iterator[int]:

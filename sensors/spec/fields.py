@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictBool, StrictInt, StrictStr
 
 __all__ = [
+    "NANOSECONDS_PER_UNIT",
     "Amount",
     "Bool",
     "CountFromOne",
@@ -35,7 +36,7 @@ _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _PART_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _DURATION = re.compile(r"(?P<sign>[-+]?)(?P<parts>(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_NANOSECONDS = {
+NANOSECONDS_PER_UNIT = {
     "ns": 1,
     "us": 10**3,
     "µs": 10**3,
@@ -91,7 +92,7 @@ def _nanoseconds(value: object) -> int:
         if value == "0":
             return 0
         raise ValueError("must be a duration such as `500ms`, `3s` or `1m30s`")
-    total = sum(Decimal(number) * _NANOSECONDS[unit] for number, unit in _DURATION_PART.findall(found["parts"]))
+    total = sum(Decimal(number) * NANOSECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(found["parts"]))
     return int(-total if found["sign"] == "-" else total)
 
 

@@ -17,10 +17,12 @@ from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS
+from sensors.actions.patched import PatchableSpec
 from sensors.conditions import Condition, parse
 from sensors.filters.spec import Filters, Operator, Transform
+from sensors.parameters import Parameters
 from sensors.spec.base import Flaw, SpecModel
-from sensors.spec.checks import naming_flaws, script_flaws, spec_flaws, template_flaws
+from sensors.spec.checks import naming_flaws, script_flaws, spec_flaws, template_flaws, trigger_flaws
 from sensors.spec.fields import (
     Amount,
     Bool,
@@ -108,12 +110,18 @@ else:
 class Trigger(SpecModel):
     """An action and the condition that causes it."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(("parameters", "policy", "rateLimit", "dlqTrigger"))
+    not_yet: ClassVar[frozenset[str]] = frozenset(("policy", "rateLimit", "dlqTrigger"))
 
     template: TriggerTemplate
+    parameters: Parameters = Field(default=())
+    """Values of events that are put into the template before every call: `dest` is `http.url`, for instance."""
     retryStrategy: RetryStrategy | None = None
     atLeastOnce: Bool = False
     """True: repeat the action rather than lose it. False: lose it rather than repeat it."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        return trigger_flaws(data)
 
     @property
     def name(self) -> str:
@@ -121,7 +129,13 @@ class Trigger(SpecModel):
 
     @property
     def action(self) -> tuple[str, SpecModel]:
-        return self.template.action
+        """The kind of the action, and its spec with the trigger's parameters before its own."""
+        kind, spec = self.template.action
+        mine = [each for each in self.parameters if each.dest != "name"]
+        if not mine or not isinstance(spec, PatchableSpec):
+            return kind, spec
+        moved = [each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine]
+        return kind, spec.model_copy(update={"parameters": (*moved, *spec.parameters)})
 
     @property
     def mode(self) -> Mode:

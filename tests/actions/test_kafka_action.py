@@ -240,7 +240,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_that_may_be_retried(monkeypa
 
 
 def test_a_producer_that_can_never_write_again_is_replaced() -> None:
-    delivery = kafka_client.DeliveryProducer("localhost:1")
+    delivery = kafka_client.DeliveryProducer({"bootstrap.servers": "localhost:1"})
     first = delivery._producer
     harmless = delivery._failure(first, KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, "moved"))
     assert delivery._producer is first

@@ -312,3 +312,76 @@ def test_a_whole_payload_beside_parts_of_one_is_refused() -> None:
     whole, part = {"src": {"dependencyName": "dep"}}, {"src": {"dependencyName": "dep"}, "dest": "x"}
     with pytest.raises(ValidationError, match="must have a `dest` in every entry or in none"):
         TypeAdapter(Payload).validate_python([whole, part])
+
+
+# --- templates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_template_makes_text_of_the_data_or_the_context() -> None:
+    assert _value(dataTemplate="{{ .Input.name | upper }} {{ .Input.count }}") == "BOOK 3"
+    assert _value(contextTemplate="{{ .Input.type }}/{{ .Input.hot }}") == "sold/true"
+    assert _value(dataTemplate="{{ index .Input.items 0 | toJson }}") == '{"id":"a","tags":["x","y"]}'
+
+
+def test_a_template_wins_over_the_key_and_the_data_over_the_context() -> None:
+    assert _value(dataTemplate="t", dataKey="name") == "t"
+    assert _value(contextTemplate="t", contextKey="type") == "t"
+    assert _value(contextTemplate="t", dataKey="name") == "book"
+    assert _value(contextKey="type", dataTemplate="{{ .Input.name }}") == "book"
+
+
+@pytest.mark.parametrize("template", ["{{ .Input.nope }}", "{{ if .Input.nope }}x{{ end }}", "{{ fail `no` }}"])
+def test_a_template_that_fails_or_makes_nothing_gives_way(template: str) -> None:
+    assert _value(dataTemplate=template, dataKey="name", value="v") == "book"
+    assert _value(dataTemplate=template, dataKey="nope", value="v") == "v"
+    assert _value(dataTemplate=template, contextKey="type", value="v") == "v"
+    with pytest.raises(ParameterError, match="dependency `dep`: the template cannot be used for event `e-1`: "):
+        _value(dataTemplate=template)
+
+
+def test_a_template_needs_json_like_a_key() -> None:
+    text = Event.new("/s", "n", b"a", id="1", datacontenttype="text/plain")
+    with pytest.raises(ParameterError, match="is text/plain, not JSON"):
+        _value(event=text, dataTemplate="x")
+    assert _value(event=text, contextTemplate="{{ .Input.id }}") == "1"
+
+
+def test_templates_in_event_data_are_text() -> None:
+    hostile = '{{ env "HOME" }}'
+    event = Event.new("/s", hostile, {"x": hostile}, id="1")
+    assert _value(event=event, dataTemplate="{{ .Input.x }}!") == f"{hostile}!"
+    assert _value(event=event, dataKey="x") == hostile
+    assert _value(event=event, contextTemplate="{{ .Input.subject }}") == hostile
+
+
+def test_a_mistake_in_a_template_is_one_of_the_manifest() -> None:
+    with pytest.raises(ValidationError, match="there is no function `uper`; did you mean `upper`"):
+        Parameter.model_validate({"src": {"dependencyName": "dep", "dataTemplate": "{{ uper .Input }}"}})
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "result"), [("", "new"), ("overwrite", "new"), ("append", "oldnew"), ("prepend", "newold")]
+)
+def test_an_operation_says_what_becomes_of_a_value_that_is_there(operation: str, result: str) -> None:
+    old = {"src": {"dependencyName": "dep", "value": "old"}, "dest": "a.0"}
+    new = {"src": {"dependencyName": "dep", "value": "new"}, "dest": "a.0", "operation": operation}
+    assert _payload(old, new) == {"a": [result]}
+
+
+def test_without_a_value_there_an_operation_only_sets() -> None:
+    for dest in ("a", "a.b", "a.-1"):
+        source = {"dependencyName": "dep", "value": "new"}
+        assert "new" in json.dumps(_payload({"src": source, "dest": dest, "operation": "append"}))
+
+
+def test_a_number_that_is_appended_to_becomes_text() -> None:
+    source = {"dependencyName": "dep", "dataKey": "count", "useRawData": True}
+    assert _payload({"src": source, "dest": "n"}, {"src": source, "dest": "n", "operation": "append"}) == {"n": "33"}
+
+
+def test_an_unknown_operation_is_refused() -> None:
+    with pytest.raises(ValidationError, match="operation"):
+        Parameter.model_validate({"src": {"dependencyName": "dep"}, "operation": "delete"})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from sensors.parameters import Parameter
 from sensors.spec.loader import load_manifests
 from sensors.spec.models import Dependency
 from sensors.spec.problems import ManifestError, Problem
@@ -17,6 +20,21 @@ SENSORS = sorted(file for file in CORPUS.glob("*.y*ml") if "kind: Sensor\n" in f
 LOADS = {"sensors_http-trigger.yaml", "sensors_log.yaml"}
 
 pytestmark = pytest.mark.skipif(not SENSORS, reason="the corpus ../shared/corpus is not there")
+
+
+def _parameters(value: Any) -> Iterator[Any]:
+    """Everything in a document that looks like a parameter."""
+    if isinstance(value, dict) and "dependencyName" in (value.get("src") or {}):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _parameters(inner)
+
+
+@pytest.mark.parametrize("file", SENSORS, ids=lambda file: file.name)
+def test_every_parameter_of_an_example_is_understood(file: Path) -> None:
+    for document in yaml.safe_load_all(file.read_text()):
+        for parameter in _parameters(document):
+            Parameter.model_validate(parameter)
 
 
 def _problems(file: Path) -> list[Problem]:

@@ -208,16 +208,72 @@ MISTAKES = {
               |                                            ^^^
         """,
     ),
-    "a parameter with a template": (
+    "a template with a function that is not there": (
         _with(
             "        log: {}",
             "        http:\n          url: http://h\n          payload:\n"
-            "            - src: {dependencyName: paid, dataTemplate: '{{.Input}}'}",
+            "            - src: {dependencyName: paid, dataTemplate: 'Hi {{ uper .Input }}'}",
         ),
         """\
-        sensors.yaml:20:43: `dataTemplate` is not supported yet
-           20 |             - src: {dependencyName: paid, dataTemplate: '{{.Input}}'}
-              |                                           ^^^^^^^^^^^^
+        sensors.yaml:20:64: there is no function `uper`; did you mean `upper`?
+           20 |             - src: {dependencyName: paid, dataTemplate: 'Hi {{ uper .Input }}'}
+              |                                                                ^
+        """,
+    ),
+    "a template of several lines with a function that is refused": (
+        _with(
+            "        log: {}",
+            "        http:\n          url: http://h\n          dynamicHeaders:\n            - dest: X-Home\n"
+            "              src:\n                dependencyName: paid\n                contextTemplate: |\n"
+            "                  {{ .Input.id }}\n                  {{ env `HOME` }}",
+        ),
+        """\
+        sensors.yaml:25:22: the function `env` is not allowed: it reads the environment of the sensor
+           25 |                   {{ env `HOME` }}
+              |                      ^
+        """,
+    ),
+    "a parameter of a trigger for another action": (
+        _with(
+            "        log: {}",
+            "        http: {url: http://h}\n      parameters:\n"
+            "        - {src: {dependencyName: paid}, dest: kafka.topic}",
+        ),
+        """\
+        sensors.yaml:19:47: `dest` cannot be `kafka.topic`; what parameters can change is `http.url`, `http.method`, `http.host`, `http.headers.*`, `http.payload.*.src.value`
+           19 |         - {src: {dependencyName: paid}, dest: kafka.topic}
+              |                                               ^^^^^^^^^^^
+        """,  # noqa: E501 - one line of output
+    ),
+    "a parameter of a trigger that has nothing to change": (
+        _with("        log: {}", "        log: {}\n      parameters: [{src: {dependencyName: paid}, dest: log.x}]"),
+        """\
+        sensors.yaml:18:56: the action `log` has nothing that parameters could change
+           18 |       parameters: [{src: {dependencyName: paid}, dest: log.x}]
+              |                                                        ^^^^^
+        """,
+    ),
+    "a parameter that would let an event choose a secret": (
+        _with(
+            "        log: {}",
+            "        http:\n          url: http://h\n"
+            "          parameters: [{src: {dependencyName: paid}, dest: basicAuth.password.name}]",
+        ),
+        """\
+        sensors.yaml:19:60: `dest` cannot be `basicAuth.password.name`; what parameters can change is `url`, `method`, `host`, `headers.*`, `payload.*.src.value`
+           19 |           parameters: [{src: {dependencyName: paid}, dest: basicAuth.password.name}]
+              |                                                            ^^^^^^^^^^^^^^^^^^^^^^^
+        """,  # noqa: E501
+    ),
+    "a parameter of a dependency that is not there": (
+        _with(
+            "        log: {}",
+            "        http: {url: http://h}\n      parameters: [{src: {dependencyName: piad}, dest: http.url}]",
+        ),
+        """\
+        sensors.yaml:18:43: there is no dependency `piad`; did you mean `paid`?
+           18 |       parameters: [{src: {dependencyName: piad}, dest: http.url}]
+              |                                           ^^^^
         """,
     ),
     "YAML's own booleans": (

@@ -154,6 +154,27 @@ def test_truth_is_compared(value: Any, truth: bool | None) -> None:
     assert (rejection(_data(type="bool", value=["true"], comparator="!="), {"v": value}) is None) is (truth is False)
 
 
+@pytest.mark.parametrize(
+    ("template", "value", "passes"),
+    [
+        ("{{ .Input | upper }}", "a-17", True),
+        ("{{ .Input | lower }}", "A-17", False),
+        ('{{ .Input | trimPrefix "x" | upper }}', "xa-17", True),
+        ("{{ .Input }}", {"A-17": 1}, True),
+    ],
+)
+def test_a_template_changes_what_is_compared(template: str, value: Any, passes: bool) -> None:
+    filters = _data(type="string", value=("A-17",), template=template)
+    assert (rejection(filters, {"v": value}) is None) is passes
+
+
+def test_a_template_gives_numbers_too_and_its_failure_is_no_match() -> None:
+    template = '{{ index (split "-" .Input) "_1" }}'
+    assert rejection(_data(comparator=">", value=("16",), template=template), {"v": "A-17"}) is None
+    assert "no number" in _text(rejection(_data(template=template), {"v": "A"}))
+    assert "the template for `v`" in _text(rejection(_data(template='{{ fail "no" }}'), {"v": "A"}))
+
+
 def test_reasons_are_short_whatever_the_data_is() -> None:
     for value in ("x" * 10**6, ["x"] * 10**5, {"x": "y" * 10**6}, 10**4000):
         assert len(_text(rejection(_data(value=["1"]), {"v": value}))) < 100

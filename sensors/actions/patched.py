@@ -1,0 +1,69 @@
+"""Specs that `parameters` can change for each call. Without parameters this costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import Field, ValidationError
+
+from sensors.actions.base import ActionCall, ActionError
+from sensors.parameters import ParameterError, Parameters, step_keys
+from sensors.patching import apply_parameters
+from sensors.spec.base import Flaw, SpecModel, entries, get
+from sensors.spec.messages import translate
+
+
+class PatchableSpec(SpecModel):
+    """What a manifest says about an action whose details may depend on the events."""
+
+    patchable: ClassVar[tuple[str, ...]] = ()
+    """The destinations a parameter may have; `*` is any step. An event never chooses secrets, nor a template."""
+
+    parameters: Parameters = Field(default=())
+    """Values of events that are put into these fields before every call."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        for index, parameter in entries(data, "parameters"):
+            dest = get(parameter, "dest")
+            if isinstance(dest, str) and dest and not cls.can_patch(dest):
+                known = ", ".join(f"`{each}`" for each in cls.patchable)
+                message = f"`dest` cannot be `{dest}`; what parameters can change is {known}"
+                yield Flaw(("parameters", index, "dest"), message)
+
+    @classmethod
+    def can_patch(cls, dest: str) -> bool:
+        try:
+            keys = step_keys(dest)
+        except ValueError:
+            return True  # which is a mistake of its own
+        return any(_fits(keys, pattern.split(".")) for pattern in cls.patchable)
+
+
+def _fits(keys: Sequence[str], pattern: Sequence[str]) -> bool:
+    return len(keys) == len(pattern) and all(want in ("*", key) for key, want in zip(keys, pattern, strict=True))
+
+
+Spec = TypeVar("Spec", bound=PatchableSpec)
+
+
+class Patch(Generic[Spec]):
+    """Makes the spec of each call."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._document = spec.model_dump(mode="json", exclude={"parameters"}) if spec.parameters else None
+
+    def spec(self, call: ActionCall) -> Spec:
+        """Raises `ActionError` when the events make something of it that no manifest could say."""
+        if self._document is None:
+            return self._spec
+        model = type(self._spec)
+        try:
+            return model.model_validate(apply_parameters(self._document, self._spec.parameters, call.events))
+        except ParameterError as error:
+            reason = str(error)
+        except ValidationError as error:
+            reason = "; ".join(flaw.message for flaw in translate(error, model, lambda _: None))
+        raise ActionError(f"the parameters cannot be applied: {reason}", retriable=False, sent=False)

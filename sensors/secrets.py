@@ -1,0 +1,154 @@
+"""Secrets and config maps: a manifest names them, and a mounted file or an environment variable has the value.
+
+The value is read anew whenever it is needed, so that a changed secret needs no restart, and is never shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, ClassVar, Generic, NoReturn, TypeVar
+
+from pydantic import AfterValidator
+
+from eventbus.errors import ConfigError
+from sensors.spec.base import SpecModel
+from sensors.spec.fields import Text
+
+MAX_BYTES = 1024 * 1024
+"""What Kubernetes allows."""
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}")
+
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+
+
+class Secret:
+    """A text that does not show up in logs, errors or records by accident."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret cannot be copied out of the process")
+
+
+def _valid_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("must consist of letters, digits, `-`, `_` and `.`, and must not begin with `.`")
+    return text
+
+
+class KeySelector(SpecModel):
+    """One entry of a secret or config map."""
+
+    not_yet: ClassVar[frozenset[str]] = frozenset(("optional",))
+    what: ClassVar[str]
+    directory: ClassVar[tuple[str, str]]
+    """The environment variable that names the directory of mounts, and its default."""
+    prefix: ClassVar[str]
+
+    name: Annotated[Text, AfterValidator(_valid_name)]
+    """The secret or config map."""
+    key: Annotated[Text, AfterValidator(_valid_name)]
+    """The entry in it."""
+
+    def read(self) -> Secret:
+        """Raises `ConfigError`, which says where the value was looked for."""
+        file = self._file()
+        try:
+            with file.open("rb") as stream:
+                content = stream.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            return self._from_environment(file)
+        except OSError as error:
+            raise ConfigError(f"{self._label()} cannot be read from {file}: {error.strerror}") from None
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{self._label()} in {file} is larger than {MAX_BYTES:,} bytes")
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise ConfigError(f"{self._label()} in {file} is not UTF-8 text") from None
+        return Secret(text.removesuffix("\n"))  # editors add one, and argo-events takes it away, too
+
+    def _file(self) -> Path:
+        variable, default = self.directory
+        return Path(os.environ.get(variable, default)) / self.name / self.key
+
+    def _from_environment(self, file: Path) -> Secret:
+        variable = self.prefix + re.sub(r"[-.]", "_", f"{self.name}_{self.key}").upper()
+        text = os.environ.get(variable)
+        if text is None:
+            raise ConfigError(
+                f"{self._label()} is not there: mount it as {file}, or set the environment variable {variable}"
+            )
+        return Secret(text)
+
+    def _label(self) -> str:
+        return f"the key `{self.key}` of the {self.what} `{self.name}`"
+
+
+class SecretKeySelector(KeySelector):
+    """One entry of a secret.
+
+    It is the file `name/key` below `EVENTBUS_SECRETS_DIR` (`/var/run/eventbus/secrets`), where Kubernetes can mount
+    it, or else the environment variable `EVENTBUS_SECRET_NAME_KEY`. A changed file is noticed at the next call.
+    """
+
+    what = "secret"
+    directory = ("EVENTBUS_SECRETS_DIR", "/var/run/eventbus/secrets")
+    prefix = "EVENTBUS_SECRET_"
+
+
+class ConfigMapKeySelector(KeySelector):
+    """One entry of a config map.
+
+    It is the file `name/key` below `EVENTBUS_CONFIG_DIR` (`/var/run/eventbus/config`), or else the environment
+    variable `EVENTBUS_CONFIG_NAME_KEY`.
+    """
+
+    what = "config map"
+    directory = ("EVENTBUS_CONFIG_DIR", "/var/run/eventbus/config")
+    prefix = "EVENTBUS_CONFIG_"
+
+
+class Refreshed(Generic[Key, Made]):
+    """Something that is made of secrets, such as a client, and made anew when they change. Thread-safe."""
+
+    def __init__(self, read: Callable[[], Key], make: Callable[[Key], Made], close: Callable[[Made], None]) -> None:
+        self._read = read
+        self._make = make
+        self._close = close
+        self._lock = Lock()
+        self._key = read()
+        self._made = make(self._key)
+
+    def get(self) -> Made:
+        """Raises `ConfigError` when a secret cannot be read."""
+        key = self._read()
+        with self._lock:
+            if key == self._key:
+                return self._made
+            outdated, self._made, self._key = self._made, self._make(key), key
+        self._close(outdated)
+        return self._made
+
+    def close(self) -> None:
+        self._close(self._made)
