@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import count
+from collections.abc import Iterable, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -24,9 +23,6 @@ from sensors.runner.ownership import OffsetsGone
 from tests.sim.log import SimProducer
 from tests.sim.planting import mutant, mutants
 
-_turns = count()
-
-
 # --- the loop -------------------------------------------------------------------------------------------------------
 
 
@@ -41,14 +37,20 @@ def an_abort_forgets_outcomes(_original: Any, stage: InvokeStage) -> bool:
     return True
 
 
+def _stop_fetching_only(loop: StageLoop, partitions: Iterable[int]) -> None:
+    for partition in partitions:
+        loop._close_state(partition)
+        loop._assignments.pop(partition, None)
+
+
 @mutant(StageLoop, "lost")
-def work_kept_after_a_loss(_original: Any, _loop: StageLoop, _partitions: object) -> None:
-    pass
+def work_kept_after_a_loss(_original: Any, loop: StageLoop, partitions: Sequence[int]) -> None:
+    _stop_fetching_only(loop, partitions)
 
 
 @mutant(StageLoop, "revoked")
-def work_kept_after_a_revoke(_original: Any, _loop: StageLoop, _partitions: object) -> None:
-    pass
+def work_kept_after_a_revoke(_original: Any, loop: StageLoop, partitions: Sequence[int]) -> None:
+    _stop_fetching_only(loop, partitions)
 
 
 @mutant(StageLoop, "_commit")
@@ -61,10 +63,12 @@ def commit_before_flush(original: Any, loop: StageLoop, parts: Iterable[Transact
 @mutant(StageLoop, "_commit")
 def outputs_outside_the_transaction(original: Any, loop: StageLoop, parts: Iterable[Transaction]) -> None:
     whole = list(parts)
-    original(loop, whole)
+    outputs = [output for part in whole for output in part.outputs]
+    if outputs and loop._producer is not None:
+        loop._producer.begin()
+        loop._producer.produce(outputs)
+        loop._producer.commit()
     original(loop, [Transaction([], part.commits) for part in whole])
-    if whole and loop._producer is not None and next(_turns) % 10 == 0:
-        original(loop, whole[:1])
 
 
 @mutant(StageLoop, "_commit")
