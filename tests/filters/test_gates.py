@@ -18,6 +18,8 @@ from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from sensors.actionrecords import events_by_dependency
 from sensors.actions.base import ActionCall
+from sensors.audit.actions import Letters, check_balance
+from sensors.audit.reference import ENDLESS, Reference, Span
 from sensors.explain import Explainer
 from sensors.filters.candidate import Rejection, ScriptError
 from sensors.filters.gate import Gate
@@ -216,6 +218,27 @@ def test_held_documents_survive_a_restart(horizon: int) -> None:
 def _unrelated(plan: SensorPlan, offset: int) -> Record:
     """Something that makes the record before it old."""
     return Record(plan.name.topic(Kind.TRIGGER), 0, offset, 0, None, b"garbage", [])
+
+
+# --- the audit ------------------------------------------------------------------------------------------------------
+
+
+def test_the_audit_misses_nothing_that_was_filtered_and_everything_that_was_not() -> None:
+    plan = plan_of({"one": NUMBER, "unused": {}}, {"t": "one"})
+    reference = Reference({1: plan})
+    filtered = Event.new("shop", "order", {"n": 2}, id="2")
+    reference.match([event_record(ORDER), event_record(filtered, offset=1)], [Span(1, ENDLESS)])
+    assert [match.source.offset for match in reference.matched] == [0]
+
+
+def test_the_audit_wants_one_dead_letter_of_an_event_that_cannot_be_transformed() -> None:
+    plan = _transformed(plan_of({"a": {}, "b": {}}, {"t": "a || b"}), a="boom", b="bang")
+    reference = Reference({1: plan})
+    reference.match([event_record(ORDER)], [Span(1, ENDLESS)])
+    letters = [as_read(output, 0) for output in _outputs(plan)]
+    for found, violations in ((letters, []), ([], ["lost"]), (letters * 2, ["duplicated"])):
+        told = check_balance(reference, plan.name.event_topic, [], {}, Letters.of(found))
+        assert [violation.breach for violation in told] == violations
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
