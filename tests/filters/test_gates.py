@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventbus import Bus, Event
+from eventbus.clock import ManualClock
 from eventbus.cloudevents import from_json
 from eventbus.formats import HeldKey, action_fact, dead_letter, decode_state_key, trigger_fact
 from eventbus.metadata import JoinCommit
@@ -25,7 +26,9 @@ from sensors.filters.candidate import Rejection, ScriptError
 from sensors.filters.gate import Gate
 from sensors.join import JoinPartition
 from sensors.match import Matcher
+from sensors.metrics import SensorMetrics
 from sensors.plan import DependencyPlan, SensorPlan
+from sensors.runner.stages import MatchStage
 from sensors.sensor import Sensor
 from sensors.spec.loader import load_text
 from tests.core.builders import TOPOLOGY, as_read, event_record
@@ -309,6 +312,24 @@ def test_on_a_bus_filtered_events_are_counted_by_reason(tmp_path: Path, monkeypa
         counted = _filtered(replica.metrics.registry.collect())
     assert [call.events["large"].json() for call in calls] == [{"n": 11, "doubled": 22}]
     assert counted == {"data": 3, "context": 1, "transform": 1}
+
+
+def test_what_an_aborted_transaction_has_filtered_is_not_counted() -> None:
+    plan = plan_of({"two": OTHER}, {"t": "two"})
+    metrics = SensorMetrics(plan.name, ManualClock())
+    stage = MatchStage(plan, TOPOLOGY, "0", metrics, from_latest=False)
+
+    def counted() -> float | None:
+        labels = {"sensor": str(plan.name), "dependency": "two", "reason": "data"}
+        return metrics.registry.get_sample_value("eventbus_filtered_total", labels)
+
+    list(stage.work([event_record(ORDER)]))
+    stage.aborted()
+    assert counted() is None
+    for offset in (0, 1):
+        list(stage.work([event_record(ORDER, offset=offset)]))
+        stage.committed()
+    assert counted() == 2
 
 
 def _filtered(families: Any) -> Mapping[str, float]:

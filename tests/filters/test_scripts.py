@@ -179,6 +179,8 @@ def test_the_first_output_of_a_program_is_the_new_data(host: ScriptHost, source:
         ('error("boom")', "boom"),
         ("input", "`input` is not possible here"),
         ("now", "`now` is not possible here"),
+        ("0 | localtime", "`localtime` is not possible here"),
+        ('"x" | modulemeta', "`modulemeta` is not possible here"),
         ("halt", "`halt` is not possible here"),
         ("{a: input_filename}", "`input_filename` is not possible here"),
         ('import "/etc/passwd" as $x; $x', "unexpected import"),
