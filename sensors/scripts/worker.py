@@ -174,7 +174,10 @@ def _list_or_object(items: dict[int | str, Any]) -> Any:
 
 # --- jq -------------------------------------------------------------------------------------------------------------
 
-_OUTSIDE = "input inputs now halt halt_error halt_error($code) input_filename input_line_number get_search_list"
+_OUTSIDE = (
+    "input inputs now localtime strflocaltime($format) halt halt_error halt_error($code) "
+    "input_filename input_line_number get_search_list modulemeta"
+)
 _JQ_SANDBOX = (
     "".join(f'def {name}: error("`{name.partition("(")[0]}` is not possible here");' for name in _OUTSIDE.split())
     + "def env: {}; def debug: .; def debug(message): .; def stderr: .; {} as $ENV |\n"

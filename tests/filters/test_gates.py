@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventbus import Bus, Event
+from eventbus.clock import ManualClock
 from eventbus.cloudevents import from_json
 from eventbus.formats import HeldKey, action_fact, dead_letter, decode_state_key, trigger_fact
 from eventbus.metadata import JoinCommit
@@ -18,12 +19,16 @@ from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from sensors.actionrecords import events_by_dependency
 from sensors.actions.base import ActionCall
+from sensors.audit.actions import Letters, check_balance
+from sensors.audit.reference import ENDLESS, Reference, Span
 from sensors.explain import Explainer
 from sensors.filters.candidate import Rejection, ScriptError
 from sensors.filters.gate import Gate
 from sensors.join import JoinPartition
 from sensors.match import Matcher
+from sensors.metrics import SensorMetrics
 from sensors.plan import DependencyPlan, SensorPlan
+from sensors.runner.stages import MatchStage
 from sensors.sensor import Sensor
 from sensors.spec.loader import load_text
 from tests.core.builders import TOPOLOGY, as_read, event_record
@@ -218,6 +223,27 @@ def _unrelated(plan: SensorPlan, offset: int) -> Record:
     return Record(plan.name.topic(Kind.TRIGGER), 0, offset, 0, None, b"garbage", [])
 
 
+# --- the audit ------------------------------------------------------------------------------------------------------
+
+
+def test_the_audit_misses_nothing_that_was_filtered_and_everything_that_was_not() -> None:
+    plan = plan_of({"one": NUMBER, "unused": {}}, {"t": "one"})
+    reference = Reference({1: plan})
+    filtered = Event.new("shop", "order", {"n": 2}, id="2")
+    reference.match([event_record(ORDER), event_record(filtered, offset=1)], [Span(1, ENDLESS)])
+    assert [match.source.offset for match in reference.matched] == [0]
+
+
+def test_the_audit_wants_one_dead_letter_of_an_event_that_cannot_be_transformed() -> None:
+    plan = _transformed(plan_of({"a": {}, "b": {}}, {"t": "a || b"}), a="boom", b="bang")
+    reference = Reference({1: plan})
+    reference.match([event_record(ORDER)], [Span(1, ENDLESS)])
+    letters = [as_read(output, 0) for output in _outputs(plan)]
+    for found, violations in ((letters, []), ([], ["lost"]), (letters * 2, ["duplicated"])):
+        told = check_balance(reference, plan.name.event_topic, [], {}, Letters.of(found))
+        assert [violation.breach for violation in told] == violations
+
+
 # --- explain --------------------------------------------------------------------------------------------------------
 
 
@@ -286,6 +312,24 @@ def test_on_a_bus_filtered_events_are_counted_by_reason(tmp_path: Path, monkeypa
         counted = _filtered(replica.metrics.registry.collect())
     assert [call.events["large"].json() for call in calls] == [{"n": 11, "doubled": 22}]
     assert counted == {"data": 3, "context": 1, "transform": 1}
+
+
+def test_what_an_aborted_transaction_has_filtered_is_not_counted() -> None:
+    plan = plan_of({"two": OTHER}, {"t": "two"})
+    metrics = SensorMetrics(plan.name, ManualClock())
+    stage = MatchStage(plan, TOPOLOGY, "0", metrics, from_latest=False)
+
+    def counted() -> float | None:
+        labels = {"sensor": str(plan.name), "dependency": "two", "reason": "data"}
+        return metrics.registry.get_sample_value("eventbus_filtered_total", labels)
+
+    list(stage.work([event_record(ORDER)]))
+    stage.aborted()
+    assert counted() is None
+    for offset in (0, 1):
+        list(stage.work([event_record(ORDER, offset=offset)]))
+        stage.committed()
+    assert counted() == 2
 
 
 def _filtered(families: Any) -> Mapping[str, float]:

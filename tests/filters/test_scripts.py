@@ -27,6 +27,14 @@ def host() -> Iterator[ScriptHost]:
     running.close()
 
 
+@pytest.fixture(scope="module")
+def patient_host() -> Iterator[ScriptHost]:
+    """For what Lua itself has to stop, even on a slow machine."""
+    running = ScriptHost(cpu_seconds=2)
+    yield running
+    running.close()
+
+
 def _lua(host: ScriptHost, source: str) -> Any:
     return json.loads(host.lua_transform(source)(json.dumps(DATA).encode()))
 
@@ -108,8 +116,8 @@ def test_a_script_cannot_reach_outside(host: ScriptHost, name: str) -> None:
         ("local t = {} for i = 1, 100 do t[i] = ('x' .. i):rep(5e5) end return t", "more than 32 MiB of memory"),
         ("local s = 'x' while true do s = s .. s end", "more than 32 MiB of memory"),
         ("local t = {} while true do t[#t + 1] = {} end", "more than 32 MiB of memory"),
-        ("return ('a'):rep(1e5):find(('.-'):rep(20) .. 'b')", "more than 0.3 s of processor time"),
-        ("local t = {} for i = 1, 1e6 do table.insert(t, 1, i) end", "more than 0.3 s of processor time"),
+        ("return ('a'):rep(1e5):find(('.-'):rep(20) .. 'b')", "more than 2 s of processor time"),
+        ("local t = {} for i = 1, 1e6 do table.insert(t, 1, i) end", "more than 2 s of processor time"),
         ("local function f() return f() + 1 end f()", "stack overflow"),
         ("error('boom')", "boom in line 1"),
         ("error({})", ""),
@@ -117,11 +125,11 @@ def test_a_script_cannot_reach_outside(host: ScriptHost, name: str) -> None:
         ("\x1bLua", "must be text"),
     ],
 )
-def test_a_hostile_or_failing_filter_is_stopped(host: ScriptHost, source: str, message: str) -> None:
+def test_a_hostile_or_failing_filter_is_stopped(patient_host: ScriptHost, source: str, message: str) -> None:
     with pytest.raises(ScriptError) as caught:
-        host.lua_filter(source)(b"{}")
+        patient_host.lua_filter(source)(b"{}")
     assert message in str(caught.value)
-    assert host.lua_filter("return event.a == 1")(b'{"a":1}'), "and the next event finds a worker"
+    assert patient_host.lua_filter("return event.a == 1")(b'{"a":1}'), "and the next event finds a worker"
 
 
 @pytest.mark.parametrize(
@@ -179,6 +187,8 @@ def test_the_first_output_of_a_program_is_the_new_data(host: ScriptHost, source:
         ('error("boom")', "boom"),
         ("input", "`input` is not possible here"),
         ("now", "`now` is not possible here"),
+        ("0 | localtime", "`localtime` is not possible here"),
+        ('"x" | modulemeta', "`modulemeta` is not possible here"),
         ("halt", "`halt` is not possible here"),
         ("{a: input_filename}", "`input_filename` is not possible here"),
         ('import "/etc/passwd" as $x; $x', "unexpected import"),
