@@ -30,8 +30,6 @@ class Sink:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self.reached: set[str] = set()
-        """The actions that were ever called."""
         # Outside the range of outgoing connections, one of which could take it while the sink is dead.
         [self._port] = free_ports(1)
         self.url = f"http://{HOST}:{self._port}"
@@ -70,7 +68,6 @@ class Sink:
                 while True:
                     headers = await _request(reader)
                     action, replica, began = headers["idempotency-key"], headers[CALLER.lower()], now_ms()
-                    self.reached.add(action)
                     succeeded = await self._answer(reader, writer)
                     self.calls.append(Call(action, replica, began, now_ms(), succeeded))
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -107,16 +108,19 @@ class Storm:
             self._connect, names, rate=options.rate, seed=options.seed, congested=self._is_congested
         )
         self._unexplained: list[str] = []
+        self._backlog = 0
 
     def _is_congested(self) -> bool:
-        return len(self._witness.seen) - len(self._sink.reached) > _LARGEST_BACKLOG
+        return self._backlog > _LARGEST_BACKLOG
 
     async def run(self) -> Aftermath:
         await self._sink.become(Mood.OK)
         telling = asyncio.create_task(self._keep_telling())
+        measuring = asyncio.create_task(self._keep_measuring())
         self._witness.start()
         self._traffic.start()
         await self._faults.rage(self._options.minutes * 60)
+        measuring.cancel()
         await asyncio.to_thread(self._traffic.stop)
         began = time.monotonic()
         triggers, actions = await self._come_to_rest()
@@ -126,6 +130,16 @@ class Storm:
         telling.cancel()
         self._witness.stop()
         return self._collect(triggers, actions, calm)
+
+    async def _keep_measuring(self) -> None:
+        """How many actions are not dealt with. Those that were given up are: they must not slow the traffic."""
+        name = self._plan.name
+        committed = partial(self._bus.cluster.committed, name.group(Stage.INVOKE), name.topic(Kind.ACTION))
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            with suppress(RetriableError):
+                commits = await asyncio.to_thread(committed)
+                self._backlog = self._witness.beyond({p: commit.offset for p, commit in commits.items() if commit})
 
     async def _keep_telling(self) -> None:
         began = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Mapping
 
 from e2e.chaos.evidence import Fingerprint, fingerprint
@@ -19,6 +20,7 @@ class Witness(threading.Thread):
     def __init__(self, bus: Bus, topic: str, partitions: int) -> None:
         super().__init__(name="witness", daemon=True)
         self.seen: list[Fingerprint] = []
+        self._seen: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
         self.latest = 0.0
         """The moment (of the monotonic clock) at which the latest record came."""
         self.failure: LogError | None = None
@@ -33,6 +35,10 @@ class Witness(threading.Thread):
         return self.failure is not None or all(
             self._reader.position(self._topic, partition) >= end for partition, end in ends.items()
         )
+
+    def beyond(self, offsets: Mapping[int, int]) -> int:
+        """How many records it has seen at or after these offsets."""
+        return sum(len(seen) - bisect_left(seen, offsets.get(partition, 0)) for partition, seen in self._seen.items())
 
     def stop(self) -> None:
         self._stopped.set()
@@ -50,4 +56,6 @@ class Witness(threading.Thread):
             if records:
                 self.latest = time.monotonic()
                 self.seen += map(fingerprint, records)
+                for record in records:
+                    self._seen[record.partition].append(record.offset)
         self._reader.close()

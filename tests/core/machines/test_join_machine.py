@@ -126,13 +126,13 @@ class Unfailing:
             (SPEC_CHANGED, (name,), event)
             for trigger, slot in self.held.items()
             for name, event in slot.items()
-            if name not in _names(plan, trigger)
+            if name not in _kept(plan, trigger)
         ]
 
     def held_under(self, plan: SensorPlan) -> dict[str, dict[str, str]]:
         """What would still be held if this were the spec."""
         fitting = {
-            trigger: {name: event for name, event in slot.items() if name in _names(plan, trigger)}
+            trigger: {name: event for name, event in slot.items() if name in _kept(plan, trigger)}
             for trigger, slot in self.held.items()
         }
         return {trigger: slot for trigger, slot in fitting.items() if slot}
@@ -157,6 +157,12 @@ class Unfailing:
                 by_event.setdefault(event, []).append(name)
             used = tuple(f"{name}={event}" for event, names in by_event.items() for name in names)
             self.actions.append((arrived.trigger, used))
+
+
+def _kept(plan: SensorPlan, trigger: str) -> frozenset[str]:
+    """The dependencies whose events are held on: where one event is enough, nothing comes any more to join them."""
+    alternatives = plan.triggers[trigger].condition.alternatives if trigger in plan.triggers else ()
+    return _names(plan, trigger) if any(len(each) > 1 for each in alternatives) else frozenset()
 
 
 def _names(plan: SensorPlan, trigger: str) -> frozenset[str]:
