@@ -53,8 +53,8 @@ def _problems(more: str) -> list[str]:
             "10:72 a `bool` can be compared with `=` and `!=` only, not with `>`",
         ),
         (
-            "filters: {data: [{path: a, type: bool, value: ['1'], template: x}]}",
-            "10:60 `template` is not supported yet",
+            "filters: {data: [{path: a, type: bool, value: ['1'], template: '{{ nope .Input }}'}]}",
+            "10:74 there is no function `nope`; did you mean `nospace`?",
         ),
         ("filters: {exprs: [{expr: a = 1, fields: [{name: a, path: a}]}]}", "10:34 `=` is not an operator; write `==`"),
         (
