@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -79,8 +80,7 @@ def check_commits(
         elif last is not None and seen.stage is not Stage.INVOKE and commit.position < last.position:
             yield _about(name, seen, "I6", f"the position goes back from {last.position} to {commit.position}")
         elif last is not None and seen.stage is Stage.INVOKE:
-            undone = [o for o in offsets[seen.partition] if _finished(last, o) and not _finished(commit, o)]
-            for offset in undone:
+            for offset in _undone(last, commit, offsets[seen.partition]):
                 if (seen.partition, offset) not in released:
                     yield _about(name, seen, "I6", f"the action at {offset} was finished and is not any more")
         before[seen.stage, seen.partition] = commit
@@ -167,8 +167,13 @@ def _gaps(commit: InvokeCommit) -> tuple[int, list[tuple[int, int]]]:
     return at, gaps
 
 
-def _finished(commit: _Read, offset: int) -> bool:
-    return offset < commit.position and not any(start <= offset < end for start, end in commit.unfinished)
+def _undone(before: _Read, after: _Read, offsets: Sequence[int]) -> Iterator[int]:
+    """Which of these offsets, in ascending order, were finished and are not any more."""
+    for start, end in (*after.unfinished, (after.position, before.position)):
+        first, last = bisect_left(offsets, start), bisect_left(offsets, min(end, before.position))
+        for offset in offsets[first:last]:
+            if not any(start <= offset < end for start, end in before.unfinished):
+                yield offset
 
 
 def _about(name: SensorName, seen: SeenCommit, invariant: str, what: str) -> Violation:
