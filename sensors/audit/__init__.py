@@ -7,7 +7,7 @@ invariants, and each violation names the event, the trigger, the record and the 
 I1  Per trigger and key the actions are those of a machine that never crashes, in its order.
 I2  An event is used at most once per trigger.
 I3  Nothing is lost: what was matched is used, held, superseded or in the dead letters.
-I4  The committed offset is not past anything that is held in the log.
+I4  What is held would be restored, and nothing else: no commit is past an event that is held in the log.
 I5  The metadata of a commit is within its limit and says the same when it is read and written again.
 I6  No commit undoes another: one owner at a time.
 I7  Every action is invoked as its mode allows, or is in the dead letters.

@@ -1,4 +1,4 @@
-"""I1, I2 and I3: the actions are those that the events call for, and nothing is lost on the way."""
+"""I1 to I4: the actions are those that the events call for, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def check_trigger_records(
 def check_balance(
     reference: Reference, event_topic: str, actions: Iterable[Record], held: Held, letters: Letters
 ) -> Iterator[Violation]:
-    """I3: what was matched is used, held, superseded or parked; and what is held or parked is so for a reason."""
+    """I3: what was matched is used, held, superseded or parked. I4: what is held would be restored, and no more."""
     used = {Match(fact.trigger, event.source) for fact in map(action_fact, actions) for event in fact.events}
     given_up = {
         Match(action.trigger, source)
@@ -145,11 +145,11 @@ def check_balance(
         yield _lost_match(reference, match, "is neither used nor held nor superseded nor in the dead letters")
     wanted = {(trigger, name): event[0] for trigger, slot in reference.held.items() for name, event in slot.items()}
     for (trigger, name), source in wanted.items() - held.items():
-        yield _lost_match(reference, Match(trigger, source), f"is not held for the dependency {name}")
+        yield _lost_match(reference, Match(trigger, source), f"would not be restored for the dependency {name}", "I4")
     for (trigger, name), source in held.items() - wanted.items():
         events = event_places(event_topic, [source])
         what = f"holds an event for the dependency {name} that it should not"
-        yield Violation(invariant="I1", breach=Breach.UNEXPLAINED, what=what, trigger=trigger, events=events)
+        yield Violation(invariant="I4", breach=Breach.UNEXPLAINED, what=what, trigger=trigger, events=events)
     yield from _check_letters(reference, event_topic, letters)
 
 
@@ -195,10 +195,10 @@ class _Successors:
         return min(later)[1] if later else ""
 
 
-def _lost_match(reference: Reference, match: Match, what: str) -> Violation:
+def _lost_match(reference: Reference, match: Match, what: str, invariant: str = "I3") -> Violation:
     place = reference.matched.get(match, "")
     return Violation(
-        invariant="I3",
+        invariant=invariant,
         breach=Breach.LOST,
         what=f"an event {what}",
         trigger=match.trigger,

@@ -1,4 +1,4 @@
-"""I4 to I6, I9 and I10: what the stages have committed, as far as it was seen."""
+"""I5, I6, I9 and I10: what the stages have committed, as far as it was seen."""
 
 from __future__ import annotations
 
@@ -96,17 +96,6 @@ def check_replay(name: SensorName, commits: Iterable[SeenCommit], horizon: int) 
 def replayed_by(seen: SeenCommit) -> int:
     """How many offsets a restart from this commit of the join reads again."""
     return _Read.of(seen).replay
-
-
-def check_held_offsets(
-    name: SensorName, commits: Mapping[int, SeenCommit], held: Iterable[tuple[int, str, int]]
-) -> Iterator[Violation]:
-    """I4: `held` is what lives in the log, as partition, trigger and offset of the trigger topic."""
-    for partition, trigger, offset in held:
-        seen = commits[partition]
-        if offset < seen.offset:
-            violation = _about(name, seen, "I4", f"the event at {offset} is held, and before the committed offset")
-            yield msgspec.structs.replace(violation, trigger=trigger)
 
 
 def check_at_rest(name: SensorName, commits: Iterable[SeenCommit], records: Iterable[Record]) -> Iterator[Violation]:

@@ -15,7 +15,6 @@ from sensors.audit.commits import (
     SeenCommit,
     check_at_rest,
     check_commits,
-    check_held_offsets,
     check_replay,
     spans_of,
 )
@@ -40,8 +39,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """In their order; at least the last one of every partition."""
     held: Held
     """What a replica would restore now."""
-    held_in_log: Sequence[tuple[int, str, int]] = ()
-    """What of that lives in the trigger topic: partition, trigger and offset."""
     calls: Sequence[Call]
     mishaps: Sequence[Mishap] = ()
     horizon: int
@@ -86,7 +83,6 @@ def judge(evidence: Evidence) -> Verdict:
         mishaps=evidence.mishaps,
     )
     inputs = [*evidence.events, *evidence.triggers, *evidence.actions]
-    last_joins = {seen.partition: seen for seen in evidence.commits if seen.stage is Stage.JOIN}
     return Verdict(
         events=len(evidence.events),
         expected=len(reference.actions),
@@ -98,7 +94,6 @@ def judge(evidence: Evidence) -> Verdict:
             *check_sequence(reference, topic, evidence.actions, letters),
             *check_uses(topic, evidence.actions),
             *check_balance(reference, topic, evidence.actions, evidence.held, letters),
-            *check_held_offsets(name, last_joins, evidence.held_in_log),
             *check_commits(name, evidence.commits, notes, evidence.actions),
             *check_replay(name, evidence.commits, evidence.horizon),
             *check_at_rest(name, evidence.commits, inputs),

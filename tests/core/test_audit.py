@@ -46,7 +46,6 @@ class Run:
         direct = [output for output in matched if output.topic == NAME.topic(Kind.ACTION)]
         self.actions = _read([*direct, *step.outputs])
         self.held = {("both", "a"): trigger_fact(self.triggers[-1]).source}
-        self.held_in_log = [(0, "both", self.triggers[-1].offset)]
         self.commits = [
             SeenCommit(Stage.MATCH, 0, len(self.events), encode_match(OWNER), REPLICA),
             SeenCommit(Stage.JOIN, 0, step.commit.offset, encode_join(step.commit), REPLICA),
@@ -74,7 +73,6 @@ class Run:
                 letters=self.letters,
                 commits=self.commits,
                 held=self.held,
-                held_in_log=self.held_in_log,
                 calls=self.calls,
                 mishaps=self.mishaps,
                 horizon=self.horizon,
@@ -131,7 +129,7 @@ def test_a_run_without_fault_is_clean() -> None:
     assert (verdict.events, verdict.expected, verdict.actions, verdict.invoked) == (11, 16, 16, 16)
 
 
-# --- actions (I1, I2, I3) ---------------------------------------------------------------------------------------------
+# --- actions (I1 to I4) ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trigger", ["both", "each"])
@@ -196,11 +194,11 @@ def test_lost_repeated_and_forged_trigger_records_are_found() -> None:
 def test_a_held_event_that_is_gone_or_too_much_is_found() -> None:
     run = Run()
     run.held = {}
-    assert {each.invariant for each in run.violations()} == {"I3"}
+    assert {each.invariant for each in run.violations()} == {"I3", "I4"}
     run = Run()
     run.held["both", "b"] = Source(0, 1, 0)
     [violation] = run.violations()
-    assert (violation.breach, violation.events) == (Breach.UNEXPLAINED, ("ns-bus[0]@1",))
+    assert (violation.invariant, violation.breach, violation.events) == ("I4", Breach.UNEXPLAINED, ("ns-bus[0]@1",))
 
 
 def test_an_event_that_cannot_be_read_must_be_in_the_dead_letters_once() -> None:
@@ -231,7 +229,7 @@ def test_what_does_not_fit_a_new_spec_must_be_parked_once() -> None:
     run = Run()
     newer = make_plan({"both": "c && d", "each": "a || b"}, owner=NEWER)
     run.plans[2] = newer
-    run.held, run.held_in_log = {}, []
+    run.held = {}
     parked = as_read(LETTERS.of(run.triggers[-1], SPEC_CHANGED, "gone", trigger="both"), 0)
     position = len(run.triggers)
     run.commits.append(SeenCommit(Stage.JOIN, 0, position, encode_join(JoinCommit(newer.owner, position, 0, {}))))
@@ -242,14 +240,7 @@ def test_what_does_not_fit_a_new_spec_must_be_parked_once() -> None:
     assert [each.breach for each in run.violations()] == [Breach.DUPLICATED]
 
 
-# --- commits (I4, I5, I6, I9, I10) ------------------------------------------------------------------------------------
-
-
-def test_a_commit_past_what_is_held_is_found() -> None:
-    run = Run()
-    run.held_in_log = [(0, "both", run.commits[1].offset - 1)]
-    [violation] = run.violations()
-    assert (violation.invariant, violation.trigger, violation.replica) == ("I4", "both", REPLICA)
+# --- commits (I5, I6, I9, I10) ----------------------------------------------------------------------------------------
 
 
 def test_metadata_that_is_too_long_or_not_canonical_is_found() -> None:
