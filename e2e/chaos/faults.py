@@ -18,12 +18,12 @@ SESSION_SECONDS = 6.0
 SCALES = (1, 5, 2)
 BAD_MOODS = (Mood.ERROR, Mood.HANG, Mood.DEAD)
 
-# Seconds between two faults of a kind. In an hour that makes some 350 kills, 75 zombies and 35 dead brokers.
+# Seconds between two faults of a kind. In an hour that makes some 400 kills, 65 zombies and 30 dead brokers.
 _BETWEEN_KILLS = 2.0, 8.0
 _BETWEEN_KILLS_OF_FEW = 5.0, 14.0
 """While two replicas or fewer are wanted: a group that is never complete for a session's time gets nothing done."""
 _BETWEEN_ZOMBIES = 20.0, 55.0
-_BETWEEN_BROKERS = 30.0, 110.0
+_BETWEEN_BROKERS = 60.0, 150.0
 _BETWEEN_SCALES = 25.0, 50.0
 _BETWEEN_MOODS = 15.0, 40.0
 # Seconds that a fault lasts.
