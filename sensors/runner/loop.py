@@ -45,7 +45,7 @@ from sensors.deadletters import DeadLetters
 from sensors.metrics import StageMetrics
 from sensors.runner.guard import TopicGuard
 from sensors.runner.logic import StageLogic, Transaction
-from sensors.runner.ownership import OffsetsGone
+from sensors.runner.ownership import Contradiction
 
 MAX_BATCH = 5000
 _FIRST_BATCH = 500
@@ -233,7 +233,7 @@ class StageLoop:
         if waiting:
             try:
                 self._read_state(waiting)
-            except OffsetsGone as error:
+            except Contradiction as error:
                 self._doubt(error)
         return not self._all_running()
 
@@ -282,10 +282,10 @@ class StageLoop:
             if record.value is not None:  # else it only removes what could not be read
                 unreadable[record.key] = error
 
-    def _doubt(self, error: OffsetsGone) -> None:
-        """Somebody may have begun since we asked: we were suspended, and do not know yet that it is not ours."""
+    def _doubt(self, error: Contradiction) -> None:
+        """Somebody may have gone on since we asked: we were suspended, and do not know yet that it is not ours."""
         self._restart(error.partition)
-        if self._consumer.committed([error.partition])[error.partition] is None:
+        if self._consumer.committed([error.partition])[error.partition] == error.committed:
             raise error
 
     def _start(self, partition: int) -> None:

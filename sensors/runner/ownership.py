@@ -25,7 +25,7 @@ from eventbus.formats import (
 )
 from eventbus.metadata import Owner
 from eventbus.names import Kind, SensorName, Stage
-from eventbus.ports import Output, Record
+from eventbus.ports import Committed, Output, Record
 from eventbus.topics import Topology
 from sensors.plan import SensorPlan
 
@@ -74,29 +74,34 @@ def check_identity(plan: SensorPlan, topology: Topology, found: Identity) -> Non
     check_owner(plan.name, plan.owner, Owner(found.generation, found.digest))
 
 
-class OffsetsGone(FatalError):
-    """There is state, and no committed offset that goes with it."""
+class Contradiction(FatalError):
+    """What is committed and what is in the state do not go together."""
 
-    def __init__(self, message: str, partition: int) -> None:
+    def __init__(self, message: str, partition: int, committed: Committed | None) -> None:
         super().__init__(message)
         self.partition = partition
+        self.committed = committed
+        """As it was when the partition was opened."""
 
 
-def offsets_gone(name: SensorName, stage: Stage, partition: int) -> OffsetsGone:
+def offsets_gone(name: SensorName, stage: Stage, partition: int) -> Contradiction:
     group, topic = name.group(stage), name.input_topic(stage)
-    return OffsetsGone(
+    return Contradiction(
         f"the group `{group}` has no committed offset for {topic}[{partition}], but the sensor {name} has run before: "
         "its offsets have expired or were deleted, as they are with their topic. To begin anew, and give up what is "
         f"held, delete the topic `{name.topic(Kind.STATE)}` and the offsets of the groups `{name.prefix}-…`",
         partition,
+        None,
     )
 
 
-def state_gone(name: SensorName, partition: int) -> FatalError:
-    return FatalError(
+def state_gone(name: SensorName, partition: int, committed: Committed) -> Contradiction:
+    return Contradiction(
         f"the topic `{name.topic(Kind.STATE)}` has no identity in partition {partition}, but the group "
         f"`{name.group(Stage.JOIN)}` has committed: the topic was deleted or replaced, and events that were held in it "
-        "are gone. To go on without them, delete the offsets of that group"
+        "are gone. To go on without them, delete the offsets of that group",
+        partition,
+        committed,
     )
 
 

@@ -205,7 +205,7 @@ class JoinStage(_Synchronous):
         if found is not None and resumed is None:
             raise offsets_gone(self._plan.name, Stage.JOIN, partition)
         if found is None and resumed is not None:
-            raise state_gone(self._plan.name, partition)
+            raise state_gone(self._plan.name, partition, Committed(resumed.offset, encode_join(resumed)))
         if resumed is None:
             resumed = JoinCommit(self._plan.owner, offsets[0], 0, {})
             self._partitions[partition] = self._partition(partition, resumed)

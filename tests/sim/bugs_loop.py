@@ -19,7 +19,7 @@ from eventbus.ports import Committed, Record
 from sensors.runner.invoke_stage import InvokeStage
 from sensors.runner.logic import Transaction
 from sensors.runner.loop import StageLoop
-from sensors.runner.ownership import OffsetsGone
+from sensors.runner.ownership import Contradiction
 from tests.sim.log import SimProducer
 from tests.sim.planting import mutant, mutants
 
@@ -152,5 +152,5 @@ def a_stale_generation_is_accepted(original: Any, group: Group, *arguments: Any)
 
 
 @mutant(StageLoop, "_doubt")
-def trust_an_old_answer_about_offsets(_original: Any, _loop: StageLoop, error: OffsetsGone) -> None:
+def trust_an_old_answer_about_offsets(_original: Any, _loop: StageLoop, error: Contradiction) -> None:
     raise error

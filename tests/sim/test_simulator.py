@@ -25,6 +25,12 @@ def test_nothing_is_lost_or_repeated(first: int) -> None:
     assert actions > 20 * _BATCH, "seeds in which nothing happens prove nothing"
 
 
+@pytest.mark.parametrize("seed", [401815])
+def test_what_was_found_once_is_not_found_again(seed: int) -> None:
+    """401815: who was suspended while it restored missed the identity that was written and compacted meanwhile."""
+    assert run_seed(seed).violations == []
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name: str) -> None:
     assert run(name, range(150), stop_at_first=True).caught
