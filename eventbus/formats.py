@@ -8,7 +8,9 @@ topic       key                          header               value
 trigger     trigger NUL key              `eb_trigger`         the event as a structured CloudEvent (JSON)
 action      trigger NUL key              `eb_action`          a JSON array of the events of all dependencies
 state       ["held",trigger,key,dep,n]   `eb_state`           the held event, as in the trigger topic
-state       ["identity"], ["origin",…]   `eb_state`           JSON
+state       ["fired",trigger,key]        none                 JSON: when it fired
+state       ["seen",trigger,key,value]   none                 JSON: when the event came that must not count again
+state       ["identity"], ["origin",…]   none                 JSON
 invocation  action id                    none                 JSON
 dead letter as in the original record    `eb_dlq` + original  the original value, byte for byte
 =========== ============================ ==================== =====================================================
@@ -79,6 +81,10 @@ class TriggerFact(_Fact, frozen=True, gc=False):
     trace: Trace | None = msgspec.field(name="w", default=None)
     own: tuple[OwnDocument, ...] = msgspec.field(name="o", default=())
     """For dependencies that get another document than the one in the record's value."""
+    key: str = msgspec.field(name="k", default="")
+    """The correlation key; empty for a trigger that has none."""
+    unique: str | None = msgspec.field(name="u", default=None)
+    """What must not count twice, for a trigger that asks for it."""
 
 
 class UsedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -109,6 +115,8 @@ class StateFact(_Fact, frozen=True, gc=False):
     shape: str = msgspec.field(name="s")
     source: Source = msgspec.field(name="e")
     trace: Trace | None = msgspec.field(name="w", default=None)
+    arrived: tuple[Int64, Int64] | None = msgspec.field(name="a", default=None)
+    """The partition's clock when it came, and its offset in the trigger topic. None: it was spilled from there."""
 
 
 class HeldKey(msgspec.Struct, frozen=True, array_like=True, tag="held"):
@@ -120,6 +128,21 @@ class HeldKey(msgspec.Struct, frozen=True, array_like=True, tag="held"):
     n: int = 0
 
 
+class FiredKey(msgspec.Struct, frozen=True, array_like=True, tag="fired"):
+    """Key of the memory of a slot's firings."""
+
+    trigger: str
+    key: str
+
+
+class SeenKey(msgspec.Struct, frozen=True, array_like=True, tag="seen"):
+    """Key of the memory that an event came, so that it does not count again."""
+
+    trigger: str
+    key: str
+    unique: str
+
+
 class IdentityKey(msgspec.Struct, frozen=True, array_like=True, tag="identity"):
     """Key of a state partition's identity."""
 
@@ -129,6 +152,30 @@ class OriginKey(msgspec.Struct, frozen=True, array_like=True, tag="origin"):
 
     stage: str
     partition: int
+
+
+StateKey: TypeAlias = HeldKey | FiredKey | SeenKey | IdentityKey | OriginKey
+
+
+class Firing(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """When a slot fired: the newest of its events, and the partition's clock."""
+
+    timestamp: Int64
+    clock: Int64
+
+
+class Fired(_Fact, frozen=True, gc=False):
+    """The firings of a slot that still forbid others."""
+
+    shape: str = msgspec.field(name="s")
+    firings: tuple[Firing, ...] = msgspec.field(name="f")
+
+
+class Seen(_Fact, frozen=True, gc=False):
+    """An event came that must not count again."""
+
+    shape: str = msgspec.field(name="s")
+    clock: Int64 = msgspec.field(name="c")
 
 
 class Identity(_Fact, frozen=True, gc=False):
@@ -194,13 +241,15 @@ class DeadLetter(_Fact, frozen=True, gc=False):
 F = TypeVar("F", bound=_Fact)
 
 _encode = msgspec.json.Encoder().encode
-_key_decoder = msgspec.json.Decoder(HeldKey | IdentityKey | OriginKey)
+_key_decoder: msgspec.json.Decoder[StateKey] = msgspec.json.Decoder(StateKey)
 _trigger_decoder = msgspec.json.Decoder(TriggerFact)
 _action_decoder = msgspec.json.Decoder(ActionFact)
 _state_decoder = msgspec.json.Decoder(StateFact)
 _dead_letter_decoder = msgspec.json.Decoder(DeadLetter)
 _identity_decoder = msgspec.json.Decoder(Identity)
 _origin_decoder = msgspec.json.Decoder(Origin)
+_fired_decoder = msgspec.json.Decoder(Fired)
+_seen_decoder = msgspec.json.Decoder(Seen)
 _invocation_decoder = msgspec.json.Decoder(Invocation)
 
 
@@ -208,16 +257,15 @@ def encode_fact(fact: _Fact) -> bytes:
     return _encode(fact)
 
 
-def encode_state_key(key: HeldKey | IdentityKey | OriginKey) -> bytes:
+def encode_state_key(key: StateKey) -> bytes:
     return _encode(key)
 
 
-def decode_state_key(record: Record) -> HeldKey | IdentityKey | OriginKey:
+def decode_state_key(record: Record) -> StateKey:
     try:
-        key: HeldKey | IdentityKey | OriginKey = _key_decoder.decode(record.key or b"")
+        return _key_decoder.decode(record.key or b"")
     except UNREADABLE as error:
         raise FormatError(f"{_where(record)}: the key is not one of ours: {error}") from None
-    return key
 
 
 def trigger_fact(record: Record) -> TriggerFact:
@@ -242,6 +290,14 @@ def identity(record: Record) -> Identity:
 
 def origin(record: Record) -> Origin:
     return _decoded(record, record.value or b"", _origin_decoder)
+
+
+def fired(record: Record) -> Fired:
+    return _decoded(record, record.value or b"", _fired_decoder)
+
+
+def seen(record: Record) -> Seen:
+    return _decoded(record, record.value or b"", _seen_decoder)
 
 
 def invocation(record: Record) -> Invocation:

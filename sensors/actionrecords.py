@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eventbus.cloudevents import from_json_batch
@@ -18,46 +18,51 @@ from eventbus.formats import (
     encode_fact,
     join_documents,
 )
-from eventbus.hashing import Reference, action_id, partition_of, slot_key
+from eventbus.hashing import action_id, partition_of, slot_key
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
+from eventbus.topics import Topology
+from sensors.held import Held
 from sensors.plan import SensorPlan, TriggerPlan
 
 
 class ActionWriter:
     """Writes action records."""
 
-    def __init__(self, plan: SensorPlan, replica: str) -> None:
+    def __init__(self, plan: SensorPlan, topology: Topology, replica: str) -> None:
+        self._event_topic = plan.name.event_topic
+        self._partitions = topology.action_partitions
         self.sensor = str(plan.name)
         self.generation = plan.owner.generation
         self.replica = replica
         self.topic = plan.name.topic(Kind.ACTION)
 
     def joined(
-        self,
-        *,
-        trigger: TriggerPlan,
-        key: bytes,
-        partition: int,
-        events: tuple[UsedEvent, ...],
-        references: Sequence[Reference],
-        documents: Sequence[bytes],
-        joined: tuple[int, int],
-        trace: Trace | None,
+        self, trigger: TriggerPlan, key: str, used: Iterable[tuple[str, Held]], completing: Held, partition: int
     ) -> Output:
-        """The action of several events. `events`, `references` and `documents` are in the same order."""
-        action = action_id(self.sensor, trigger.name, references)
+        """The action of several events, each with its dependency; `completing` came from this partition."""
+        by_document: dict[tuple[Source, bytes], tuple[list[str], Held]] = {}
+        for name, event in used:
+            by_document.setdefault((event.source, event.document), ([], event))[0].append(name)
+        events = [event for _, event in by_document.values()]
+        references = dict.fromkeys(  # an event of which there are two documents is one event
+            (self._event_topic, event.source.partition, event.source.offset, *event.identity) for event in events
+        )
         fact = ActionFact(
             version=VERSION,
-            id=action,
+            id=action_id(self.sensor, trigger.name, list(references)),
             trigger=trigger.name,
-            events=events,
+            events=tuple(UsedEvent(tuple(names), event.source) for names, event in by_document.values()),
             generation=self.generation,
-            joined=joined,
+            key=key,
+            joined=(partition, completing.offset or 0),
             replica=self.replica,
-            trace=trace,
+            trace=completing.trace,
         )
-        return Output(self.topic, partition, key, join_documents(documents), [(ACTION_HEADER, encode_fact(fact))])
+        slot = slot_key(trigger.name, key.encode())
+        value = join_documents([event.document for event in events])
+        headers = [(ACTION_HEADER, encode_fact(fact))]
+        return Output(self.topic, partition_of(slot, self._partitions), slot, value, headers)
 
 
 class DirectWriter:

@@ -13,6 +13,8 @@ INVALID_EVENT = "invalid-event"
 TRANSFORM_FAILED = "transform-failed"
 INVALID_RECORD = "invalid-record"
 SPEC_CHANGED = "spec-changed"
+NO_KEY = "no-correlation-key"
+EXPIRED_EVENT = "expired"
 UNPRODUCIBLE = "unproducible"
 ACTION_FAILED = "action-failed"
 

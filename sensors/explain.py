@@ -6,47 +6,64 @@ It is not a second implementation: the events go through the same `Matcher` and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import msgspec
 
-from eventbus.cloudevents import to_kafka
+from eventbus.cloudevents import from_json_batch, to_kafka
 from eventbus.events import Event
 from eventbus.formats import action_fact, trigger_fact
 from eventbus.metadata import JoinCommit
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
-from sensors.actionrecords import events_by_dependency
 from sensors.filters.candidate import Rejection
-from sensors.join import JoinPartition, Slot
+from sensors.held import Held
+from sensors.join import JoinPartition, Unused
 from sensors.match import Matcher
 from sensors.plan import SensorPlan, TriggerPlan
+from sensors.rules import SUPERSEDED
 
 _TOPOLOGY = Topology(
     event_partitions=1, trigger_partitions=1, action_partitions=1, invocation_partitions=1, dlq_partitions=1
 )
 
 
-class Fired(msgspec.Struct, frozen=True):
+Ids: TypeAlias = dict[str, str | list[str]]
+"""The id of the event of each dependency; a list where the trigger counts several."""
+
+
+class Fired(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition became true."""
 
     trigger: str
     action: str
-    events: dict[str, str]
-    """The id of the event of each dependency."""
+    events: Ids
+    key: str = ""
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition that is not true yet."""
 
     trigger: str
     condition: str
-    held: dict[str, str]
-    """The id of the event of each dependency that is there."""
+    held: Ids
     missing: list[list[str]]
     """What would be enough, alternative by alternative, the nearest first."""
+    key: str = ""
+    """Events with another correlation key wait somewhere else."""
+
+
+class LetGo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event that a trigger has let go without using it."""
+
+    trigger: str
+    dependency: str
+    event: str
+    reason: str
+    key: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -62,8 +79,8 @@ class Explanation(msgspec.Struct, frozen=True):
     fired: list[Fired]
     waiting: list[Waiting]
     """The triggers that got the event and still wait."""
-    replaced: dict[str, dict[str, str]]
-    """Trigger → dependency → id of an older event that this one pushed out: the latest wins."""
+    let_go: list[LetGo]
+    """Events that were replaced, expired, or did not count."""
     unmatched: str | None
     """Why no trigger got the event."""
 
@@ -88,14 +105,16 @@ class Explainer:
         self._filtered = {}
         outputs = self._matcher.outputs(record)
         matched = self._matched(outputs)
-        before = {name: self._held(name) for name in matched}
-        fired = []
+        fired: list[Fired] = []
+        waiting: list[Waiting] = []
+        let_go: list[LetGo] = []
         for output in outputs:
             if output.topic == self._plan.name.topic(Kind.ACTION):
-                fired += self._fired([output])
+                fired.append(self._firing(output))
             elif output.topic == self._plan.name.topic(Kind.TRIGGER):
-                fired += self._fired(self._step(output))
-        done = {firing.trigger for firing in fired}
+                found = self._join_one(output, let_go)
+                fired += [found] if isinstance(found, Fired) else []
+                waiting += [found] if isinstance(found, Waiting) else []
         return Explanation(
             event=event.id,
             source=event.source,
@@ -103,18 +122,31 @@ class Explainer:
             matched=matched,
             filtered=self._filtered,
             fired=fired,
-            waiting=[self.waiting(name) for name in matched if name not in done],
-            replaced={
-                name: {dependency: before[name][dependency] for dependency in names if dependency in before[name]}
-                for name, names in matched.items()
-                if set(names) & set(before[name])
-            },
+            waiting=waiting,
+            let_go=let_go,
             unmatched=None if matched or self._filtered else self._why_unmatched(event),
         )
 
-    def waiting(self, trigger: str) -> Waiting:
-        """What a trigger holds now, and what it waits for."""
-        return describe(self._plan.triggers[trigger], self._join.slots.get(trigger))
+    def waiting(self, trigger: str) -> list[Waiting]:
+        """What a trigger holds now, and what it waits for, for each of its correlation keys."""
+        plan = self._plan.triggers[trigger]
+        keys = sorted({key for key, _, _ in self._join.held(trigger)}) or [""]
+        return [describe(plan, key, self._join.slot(trigger, key)) for key in keys]
+
+    def _join_one(self, output: Output, let_go: list[LetGo]) -> Fired | Waiting:
+        record = Record(output.topic, 0, self._joined, 0, output.key, output.value, output.headers)
+        self._joined += 1
+        fact = trigger_fact(record)
+        trigger = self._plan.triggers[fact.trigger]
+        before = {} if trigger.rules is not None else self._join.slot(fact.trigger, fact.key)
+        older = {name: before[name][0].identity[1] for name in fact.dependencies if name in before}
+        let_go += [LetGo(fact.trigger, name, event, SUPERSEDED) for name, event in older.items()]
+        step = self._join.step([record])
+        let_go += [_let_go(unused) for unused in step.unused] if step else []
+        actions = [each for each in (step.outputs if step else ()) if each.topic == self._plan.name.topic(Kind.ACTION)]
+        if actions:
+            return self._firing(actions[0])
+        return describe(trigger, fact.key, self._join.slot(fact.trigger, fact.key))
 
     def _note_rejection(self, dependency: str, rejection: Rejection) -> None:
         self._filtered[dependency] = f"{rejection.reason}: {rejection.text}"
@@ -132,24 +164,13 @@ class Explainer:
                 matched[action.trigger] += [name for event in action.events for name in event.dependencies]
         return dict(matched)
 
-    def _step(self, output: Output) -> Sequence[Output]:
-        record = Record(output.topic, 0, self._joined, 0, output.key, output.value, output.headers)
-        self._joined += 1
-        step = self._join.step([record])
-        return [] if step is None else step.outputs
-
-    def _fired(self, outputs: Sequence[Output]) -> list[Fired]:
-        fired = []
-        for output in outputs:
-            if output.topic == self._plan.name.topic(Kind.ACTION):
-                fact = action_fact(Record(output.topic, 0, 0, 0, output.key, output.value, output.headers))
-                events = {name: event.id for name, event in events_by_dependency(fact, output.value).items()}
-                fired.append(Fired(fact.trigger, fact.id, events))
-        return fired
-
-    def _held(self, trigger: str) -> dict[str, str]:
-        slot = self._join.slots.get(trigger)
-        return {} if slot is None else {name: held.identity[1] for name, held in slot.held.items()}
+    def _firing(self, output: Output) -> Fired:
+        fact = action_fact(Record(output.topic, 0, 0, 0, output.key, output.value, output.headers))
+        events: defaultdict[str, list[str]] = defaultdict(list)
+        for used, event in zip(fact.events, from_json_batch(output.value or b""), strict=True):
+            for name in used.dependencies:
+                events[name].append(event.id)
+        return Fired(fact.trigger, fact.id, ids_of(self._plan.triggers[fact.trigger], events), fact.key)
 
     def _why_unmatched(self, event: Event) -> str:
         sources = sorted({dependency.source for dependency in self._plan.dependencies})
@@ -172,14 +193,26 @@ def _sent_at(event: Event) -> int:
         return 0
 
 
-def describe(trigger: TriggerPlan, slot: Slot | None) -> Waiting:
-    held = {} if slot is None else {name: event.identity[1] for name, event in sorted(slot.held.items())}
-    return Waiting(
-        trigger=trigger.name,
-        condition=str(trigger.condition),
-        held=held,
-        missing=[sorted(names) for names in trigger.condition.missing(held)],
-    )
+def describe(trigger: TriggerPlan, key: str, held: Mapping[str, Sequence[Held]]) -> Waiting:
+    events = {name: [event.identity[1] for event in held[name]] for name in sorted(held)}
+    complete = held.keys() if trigger.rules is None else trigger.rules.complete(held)
+    missing = [sorted(_wanted(trigger, name, held) for name in names) for names in trigger.condition.missing(complete)]
+    return Waiting(trigger.name, str(trigger.condition), ids_of(trigger, events), missing, key)
+
+
+def ids_of(trigger: TriggerPlan, events: Mapping[str, list[str]]) -> Ids:
+    counted = {} if trigger.rules is None else trigger.rules.count
+    return {name: ids if counted.get(name, 1) > 1 else ids[-1] for name, ids in events.items()}
+
+
+def _wanted(trigger: TriggerPlan, name: str, held: Mapping[str, Sequence[Held]]) -> str:
+    wanted = 1 if trigger.rules is None else trigger.rules.wanted(name)
+    return name if wanted == 1 else f"{name} ({len(held.get(name, ()))} of {wanted})"
+
+
+def _let_go(unused: Unused) -> LetGo:
+    gone = unused.gone
+    return LetGo(unused.trigger, gone.dependency, gone.event.identity[1], gone.reason, unused.key)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,19 +6,21 @@ The reader goes the way a replica goes when it restores (commit, state, log) and
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from eventbus.clock import Deadline
 from eventbus.errors import RetriableError
-from eventbus.formats import HeldKey, decode_state_key
+from eventbus.formats import IdentityKey, OriginKey, decode_state_key
 from eventbus.metadata import decode_join
 from eventbus.names import Kind, Stage
 from eventbus.ports import Clock, Cluster, Committed, Reader, Record
 from eventbus.topics import Topology
 from sensors.explain import Waiting, describe
-from sensors.join import JoinPartition, Slot
+from sensors.held import Held
+from sensors.join import JoinPartition
 from sensors.plan import SensorPlan
 
 _READ_SECONDS = 30.0
@@ -36,18 +38,19 @@ class HeldEvent(msgspec.Struct, frozen=True):
     offset: int
 
 
-class TriggerState(msgspec.Struct, frozen=True):
-    """What one trigger holds and waits for."""
+class TriggerState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one trigger holds and waits for, for one correlation key."""
 
     trigger: str
     condition: str
     held: list[HeldEvent]
     missing: list[list[str]]
+    key: str = ""
 
 
 def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Clock) -> list[TriggerState]:
     """The state of every trigger that needs more than one event, as of the last commits."""
-    slots: dict[str, Slot] = {}
+    slots: defaultdict[str, dict[str, dict[str, list[Held]]]] = defaultdict(dict)
     commits = stable_commits(cluster, plan.name.group(Stage.JOIN), plan.name.topic(Kind.TRIGGER), clock)
     reader = cluster.reader()
     try:
@@ -59,7 +62,7 @@ def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Cl
                 for record in {record.key: record for record in state}.values():
                     if record.value is not None:
                         key = decode_state_key(record)
-                        if isinstance(key, HeldKey):
+                        if not isinstance(key, IdentityKey | OriginKey):
                             join.load(key, record)
                 join.loaded()
                 log = read_range(
@@ -71,11 +74,17 @@ def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Cl
                     clock=clock,
                 )
                 join.step([record for record in log if record.offset < commit.position])
-                slots |= join.slots
+                for trigger in plan.triggers:
+                    for value, dependency, event in join.held(trigger):
+                        slots[trigger].setdefault(value, {}).setdefault(dependency, []).append(event)
     finally:
         reader.close()
-    joined = [trigger for trigger in plan.triggers.values() if not trigger.direct]
-    return [_state(describe(trigger, slots.get(trigger.name)), slots.get(trigger.name)) for trigger in joined]
+    return [
+        _state(describe(joined, value, held), held)
+        for joined in plan.triggers.values()
+        if not joined.direct
+        for value, held in sorted((slots[joined.name] or {"": {}}).items())
+    ]
 
 
 def stable_commits(cluster: Cluster, group: str, topic: str, clock: Clock) -> dict[int, Committed | None]:
@@ -107,9 +116,10 @@ def read_range(
         reader.close(topic, partition)
 
 
-def _state(waiting: Waiting, slot: Slot | None) -> TriggerState:
-    held = [
+def _state(waiting: Waiting, held: Mapping[str, Sequence[Held]]) -> TriggerState:
+    events = [
         HeldEvent(name, *event.identity, event.source.timestamp, event.source.partition, event.source.offset)
-        for name, event in sorted(slot.held.items() if slot else ())
+        for name in sorted(held)
+        for event in held[name]
     ]
-    return TriggerState(waiting.trigger, waiting.condition, held, waiting.missing)
+    return TriggerState(waiting.trigger, waiting.condition, events, waiting.missing, waiting.key)

@@ -20,11 +20,14 @@ An event in the log is newer than a spilled one of the same dependency; the stat
 under the new condition and evaluated at the next arrival; the rest is parked in the dead-letter topic. What is held
 and was written for another shape is spilled at once: whoever restores from a mark knows the mark's shape only, and
 could not tell what of a record of another shape had fitted.
+
+*Stateful triggers* (correlation keys, windows, counts and the like: `sensors.keyed`) have no marks and are never
+replayed: what they hold and remember lives in the state topic alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -32,44 +35,30 @@ import msgspec
 from eventbus.errors import FormatError, NewerFormatError
 from eventbus.formats import (
     STATE_HEADER,
-    TRIGGER_HEADER,
-    UNREADABLE,
     VERSION,
     HeldKey,
     OwnDocument,
-    Source,
     StateFact,
-    Trace,
     TriggerFact,
-    UsedEvent,
     encode_fact,
     encode_state_key,
     state_fact,
-    trigger_fact,
 )
-from eventbus.hashing import partition_of, slot_key
 from eventbus.metadata import JoinCommit, Mark, marks_that_fit
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.actionrecords import ActionWriter
 from sensors.deadletters import INVALID_RECORD, SPEC_CHANGED, DeadLetters
-from sensors.plan import SensorPlan, TriggerPlan, trigger_digest
+from sensors.held import Held, by_dependency, identity_in, read_event
+from sensors.heldletters import HeldLetters
+from sensors.keyed import Gone, Memory
+from sensors.keyedslots import KeyedSlots, Stray
+from sensors.plan import SensorPlan, TriggerPlan, keying_of, trigger_digest
+from sensors.rules import EXPIRED, RESET
 
 HORIZON_RECORDS = 10_000
 HORIZON_MS = 3_600_000
-
-
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """An event that waits for others."""
-
-    document: bytes
-    identity: tuple[str, str]
-    """CloudEvents source and id."""
-    source: Source
-    trace: Trace | None
-    offset: int | None
-    """Its offset in the trigger topic; None once the state topic keeps it."""
 
 
 class Slot(msgspec.Struct):
@@ -84,20 +73,21 @@ class Slot(msgspec.Struct):
         return min((event.offset for event in self.held.values() if event.offset is not None), default=None)
 
 
+class Unused(msgspec.Struct, frozen=True):
+    """An event that a trigger has let go, and why."""
+
+    trigger: str
+    key: str
+    gone: Gone
+
+
 class JoinStep(msgspec.Struct, frozen=True):
     """One transaction of the join stage, for one partition."""
 
     outputs: list[Output]
     commit: JoinCommit
-    fired: int
-
-
-class _EventIdentity(msgspec.Struct):
-    source: str
-    id: str
-
-
-_decode_identity = msgspec.json.Decoder(_EventIdentity).decode
+    unused: list[Unused]
+    """What was let go without being used."""
 
 
 class JoinPartition:
@@ -123,21 +113,33 @@ class JoinPartition:
         self._position = commit.position
         self._clock = commit.clock
         self._slots: dict[str, Slot] = {}
+        self._keyed = KeyedSlots(plan, partition)
+        self._unused: list[Unused] = []
         self._touched: set[str] = set()
         self._foreign: set[str] = set()
         """Triggers that hold events which were written for another shape: a mark speaks of one shape only."""
         self._in_log: dict[str, int] = {}
         self._to_write: list[Output] = []
         """What the restore leaves to do, once the replay is over: who is named in a commit has seen to all of it."""
-        self._event_topic = plan.name.event_topic
         self._state_topic = plan.name.topic(Kind.STATE)
-        self._action = ActionWriter(plan, replica)
+        self._action = ActionWriter(plan, topology, replica)
         self._dead_letters = DeadLetters(plan.name, Stage.JOIN, topology, replica)
+        self._letters = HeldLetters(self._dead_letters, partition)
 
-    @property
-    def slots(self) -> dict[str, Slot]:
-        """What every trigger holds right now, for inspection."""
-        return self._slots
+    def held(self, trigger: str) -> Iterator[tuple[str, str, Held]]:
+        """What a trigger holds right now: correlation key, dependency and event. Looks through copies only."""
+        slot = self._slots.get(trigger)
+        for dependency, event in sorted(slot.held.copy().items()) if slot is not None else ():
+            yield "", dependency, event
+        yield from self._keyed.held(trigger)
+
+    def slot(self, trigger: str, key: str) -> dict[str, list[Held]]:
+        """What one trigger holds right now for one correlation key, by dependency."""
+        keyed = self._keyed.slots.get(trigger, {}).get(key)
+        if keyed is not None:
+            return {name: [kept.event for kept in events] for name, events in keyed.held.items()}
+        slot = self._slots.get(trigger)
+        return {} if slot is None else {name: [event] for name, event in slot.held.items()}
 
     @property
     def position(self) -> int:
@@ -146,15 +148,18 @@ class JoinPartition:
 
     # --- restore ----------------------------------------------------------------------------------------------------
 
-    def load(self, key: HeldKey, record: Record) -> None:
+    def load(self, key: Memory, record: Record) -> None:
         """Take over one record of the state topic; they come in the order of that log."""
+        stateful = self._keyed.load(key, record)
+        if not isinstance(key, HeldKey):
+            return
         slot = self._slots.setdefault(key.trigger, Slot())
-        if record.value is None:
+        if record.value is None or stateful:
             slot.held.pop(key.dependency, None)
             slot.stored.discard(key.dependency)
             return
         fact = state_fact(record)
-        slot.held[key.dependency] = Held(record.value, _identity(record), fact.source, fact.trace, None)
+        slot.held[key.dependency] = Held(record.value, identity_in(record), fact.source, fact.trace, None)
         slot.stored.add(key.dependency)
 
     def claim(self, identity: Output) -> None:
@@ -163,13 +168,16 @@ class JoinPartition:
 
     def loaded(self) -> None:
         """The state topic is read. What no longer fits the spec leaves it, once it is known what is really held."""
+        for stray in self._keyed.loaded():
+            self._take_in(stray)
         if not self._restored_marks:  # else the log may hold what supersedes it
             self._park_all_misfits()
+            self._hand_over()
 
     def _replay(self, record: Record) -> None:
         """Hold again what was held before the restart. Nothing fires: whatever could has fired already."""
         try:
-            fact, event = _read(record)
+            fact, event = read_event(record)
         except NewerFormatError:
             raise
         except FormatError:
@@ -186,6 +194,7 @@ class JoinPartition:
             if mark is not None and mark.shape != trigger.shape:
                 self._foreign.add(name)
         self._restored_marks = {}
+        self._hand_over()
 
     def _park_all_misfits(self) -> None:
         for trigger in list(self._slots):
@@ -195,14 +204,41 @@ class JoinPartition:
         trigger = self._plan.triggers.get(name)
         slot = self._slots[name]
         # A trigger for which one event is enough gets nothing to join any more: whatever it holds would wait for ever.
-        names = frozenset() if trigger is None or trigger.direct else trigger.condition.names
+        fits = trigger is not None and not trigger.direct and not trigger.keying
+        names = trigger.condition.names if trigger is not None and fits else frozenset()
         for dependency in [dependency for dependency in slot.held if dependency not in names]:
             event = slot.held.pop(dependency)
-            self._to_write.append(self._parked_event(name, dependency, event))
+            self._to_write.append(self._letters.parked(HeldKey(name, "", dependency), event, ""))
         for dependency in [dependency for dependency in slot.stored if dependency not in names]:
             slot.stored.discard(dependency)
             self._to_write.append(self._state_output(name, dependency, None))
         self._touched.add(name)
+
+    def _hand_over(self) -> None:
+        """What a trigger holds that has become a stateful one."""
+        stateful = [name for name, trigger in self._plan.triggers.items() if trigger.rules is not None]
+        for name in sorted(self._slots.keys() & stateful):
+            slot = self._slots.pop(name)
+            for dependency, event in slot.held.items():
+                self._keyed.adopt(name, dependency, event, self._clock, stored=dependency in slot.stored)
+            self._in_log.pop(name, None)
+            self._touched.discard(name)
+            self._foreign.discard(name)
+
+    def _take_in(self, stray: Stray) -> None:
+        """What a trigger held that was a stateful one: if it is a plain one now, its newest events still fit."""
+        key, event = stray.key, stray.kept.event
+        trigger = self._plan.triggers.get(key.trigger)
+        plain = trigger is not None and not trigger.direct and trigger.rules is None and not keying_of(stray.shape)
+        if trigger is None or not plain or key.dependency not in trigger.condition.names:
+            self._to_write.append(self._letters.parked(key, event, stray.shape))
+            return
+        slot = self._slots.setdefault(key.trigger, Slot())
+        rival = slot.held.get(key.dependency)
+        if rival is None or event.age > rival.age:
+            slot.held[key.dependency] = event
+        self._touched.add(key.trigger)
+        self._foreign.add(key.trigger)
 
     # --- evaluate ---------------------------------------------------------------------------------------------------
 
@@ -212,7 +248,6 @@ class JoinPartition:
         An empty batch commits what the restore left to do.
         """
         outputs: list[Output] = []
-        fired = 0
         before = self._position
         for record in records:
             if record.offset < before:
@@ -220,76 +255,74 @@ class JoinPartition:
                 if record.offset == before - 1:
                     self._replayed()
             else:
-                fired += self._evaluate(record, outputs)
+                self._evaluate(record, outputs)
                 self._position = record.offset + 1
         if self._restored_marks:
             return None  # the replay is not over: the last commit still holds
         self._settle()
         outputs += self._to_write
         self._to_write = []
-        outputs += self._spill()
+        for trigger, key, gone in self._keyed.sweep(self._clock):
+            self._let_go(self._plan.triggers[trigger], key, [gone], outputs)
+        outputs += self._keyed.outputs()
+        outputs += self._spill()  # last: what a stateful trigger has given up may be a plain one's now
         if not outputs and self._position == before:
             return None
-        return JoinStep(outputs, JoinCommit(self._plan.owner, self._position, self._clock, self._marks()), fired)
+        unused, self._unused = self._unused, []
+        commit = JoinCommit(self._plan.owner, self._position, self._clock, self._marks())
+        return JoinStep(outputs, commit, unused)
 
-    def _evaluate(self, record: Record, outputs: list[Output]) -> int:
+    def _evaluate(self, record: Record, outputs: list[Output]) -> None:
         try:
-            fact, event = _read(record)
+            fact, event = read_event(record)
         except NewerFormatError:
             raise
         except FormatError as error:
             outputs.append(self._dead_letters.of(record, INVALID_RECORD, str(error)))
-            return 0
+            return
         self._clock = max(self._clock, event.source.timestamp)
         trigger = self._plan.triggers.get(fact.trigger)
         names = fact.dependencies if trigger and trigger.shape == fact.shape else _fitting(fact, trigger)
         if trigger is None or not names:
             detail = f"the sensor has no trigger `{fact.trigger}` with a dependency {', '.join(fact.dependencies)}"
+            if trigger is not None and trigger.keying != keying_of(fact.shape):
+                detail = f"the trigger `{fact.trigger}` correlates its events in another way now"
             outputs.append(self._dead_letters.of(record, SPEC_CHANGED, detail, trigger=fact.trigger))
-            return 0
-        if trigger.shape != fact.shape:
-            self._foreign.add(trigger.name)
-        slot = self._hold(trigger.name, names, event, fact.own)
-        if not trigger.condition.holds(slot.held):
-            return 0
-        outputs += self._fire(trigger, slot, event)
-        return 1
+        elif trigger.rules is not None:
+            self._arrive(trigger, fact, by_dependency(event, names, fact.own), event, outputs)
+        else:
+            if trigger.shape != fact.shape:
+                self._foreign.add(trigger.name)
+            slot = self._hold(trigger.name, names, event, fact.own)
+            if trigger.condition.holds(slot.held):
+                outputs += self._fire(trigger, slot, event)
 
-    def _hold(self, trigger: str, dependencies: Collection[str], event: Held, own: Sequence[OwnDocument]) -> Slot:
+    def _arrive(
+        self, trigger: TriggerPlan, fact: TriggerFact, events: dict[str, Held], completing: Held, outputs: list[Output]
+    ) -> None:
+        arrival = self._keyed.arrive(trigger, fact.key, events, fact.unique, self._clock)
+        self._let_go(trigger, fact.key, arrival.gone, outputs)
+        if arrival.fired is not None:
+            outputs.append(self._action.joined(trigger, fact.key, arrival.fired, completing, self._partition))
+
+    def _let_go(self, trigger: TriggerPlan, key: str, gone: Sequence[Gone], outputs: list[Output]) -> None:
+        self._unused += [Unused(trigger.name, key, each) for each in gone]
+        if trigger.rules is not None and trigger.rules.bury_expired:
+            buried = [each for each in gone if each.reason in (EXPIRED, RESET)]
+            outputs += [self._letters.expired(trigger, key, each) for each in buried]
+
+    def _hold(self, trigger: str, dependencies: Sequence[str], event: Held, own: Sequence[OwnDocument]) -> Slot:
         """The latest event of a dependency wins."""
         slot = self._slots.get(trigger)
         if slot is None:
             slot = self._slots[trigger] = Slot()
-        for name in dependencies:
-            slot.held[name] = event
-        for each in own:
-            if each.dependency in dependencies:
-                slot.held[each.dependency] = msgspec.structs.replace(event, document=bytes(each.document))
+        slot.held.update(by_dependency(event, dependencies, own))
         self._touched.add(trigger)
         return slot
 
     def _fire(self, trigger: TriggerPlan, slot: Slot, completing: Held) -> list[Output]:
         """One action with the events of all dependencies; then nothing is held any more."""
-        by_document: dict[tuple[Source, bytes], tuple[list[str], Held]] = {}
-        for name, event in sorted(slot.held.items()):
-            by_document.setdefault((event.source, event.document), ([], event))[0].append(name)
-        events = [event for _, event in by_document.values()]
-        key = slot_key(trigger.name, b"")
-        action = self._action.joined(
-            trigger=trigger,
-            key=key,
-            partition=partition_of(key, self._topology.action_partitions),
-            events=tuple(UsedEvent(tuple(names), event.source) for names, event in by_document.values()),
-            references=list(  # an event of which there are two documents is one event
-                dict.fromkeys(
-                    (self._event_topic, event.source.partition, event.source.offset, *event.identity)
-                    for event in events
-                )
-            ),
-            documents=[event.document for event in events],
-            joined=(self._partition, completing.offset or 0),
-            trace=completing.trace,
-        )
+        action = self._action.joined(trigger, "", sorted(slot.held.items()), completing, self._partition)
         tombstones = [self._state_output(trigger.name, name, None) for name in sorted(slot.stored)]
         slot.held.clear()
         slot.stored.clear()
@@ -354,44 +387,8 @@ class JoinPartition:
         )
         return Output(self._state_topic, self._partition, key, event.document, [(STATE_HEADER, encode_fact(fact))])
 
-    def _parked_event(self, trigger: str, dependency: str, event: Held) -> Output:
-        """As a record of the trigger topic, so that it can be driven back there."""
-        fact = TriggerFact(
-            version=VERSION,
-            trigger=trigger,
-            dependencies=(dependency,),
-            source=event.source,
-            shape="",
-            trace=event.trace,
-        )
-        record = Record(
-            topic=self._plan.name.topic(Kind.TRIGGER),
-            partition=self._partition,
-            offset=-1 if event.offset is None else event.offset,
-            timestamp=event.source.timestamp,
-            key=slot_key(trigger, b""),
-            value=event.document,
-            headers=[(TRIGGER_HEADER, encode_fact(fact))],
-        )
-        detail = f"held for the dependency `{dependency}` of the trigger `{trigger}`, which the sensor no longer has"
-        return self._dead_letters.of(record, SPEC_CHANGED, detail, trigger=trigger)
-
-
-def _read(record: Record) -> tuple[TriggerFact, Held]:
-    fact = trigger_fact(record)
-    return fact, Held(record.value or b"", _identity(record), fact.source, fact.trace, record.offset)
-
-
-def _identity(record: Record) -> tuple[str, str]:
-    try:
-        identity = _decode_identity(record.value or b"")
-    except UNREADABLE as error:
-        where = f"{record.topic}[{record.partition}]@{record.offset}"
-        raise FormatError(f"{where}: the event in it cannot be read: {error}") from None
-    return identity.source, identity.id
-
 
 def _fitting(fact: TriggerFact, trigger: TriggerPlan | None) -> tuple[str, ...]:
-    if trigger is None:
+    if trigger is None or trigger.keying != keying_of(fact.shape):
         return ()
     return tuple(name for name in fact.dependencies if name in trigger.condition.names)

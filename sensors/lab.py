@@ -168,7 +168,7 @@ class Lab:
     def evidence(self) -> Evidence:
         name, topology = self.plan.name, self.topology
         held = {
-            (state.trigger, event.dependency): Source(event.partition, event.offset, event.since)
+            (state.trigger, state.key, event.dependency, Source(event.partition, event.offset, event.since))
             for state in self.held()
             for event in state.held
         }

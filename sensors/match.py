@@ -8,7 +8,8 @@ an event arrives once, whatever it is turned into. An action for which one event
 first dependency in the order of the condition.
 
 An event is found by (source, name) in one dictionary, so one that concerns nobody costs the same with 1 or 1,000
-triggers. Its name is its subject, as argo-events has it; where no dependency asks for that, its type.
+triggers. Its name is its subject, as argo-events has it; where no dependency asks for that, its type. It goes to the
+partition of its trigger and correlation key, so that all that may be joined meets there.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ from eventbus.names import Kind, Stage
 from eventbus.ports import Headers, Output, Record
 from eventbus.topics import Topology
 from sensors.actionrecords import ActionWriter, DirectWriter
-from sensors.deadletters import INVALID_EVENT, TRANSFORM_FAILED, DeadLetters
+from sensors.deadletters import INVALID_EVENT, NO_KEY, TRANSFORM_FAILED, DeadLetters
 from sensors.filters.candidate import Candidate, Rejection
 from sensors.filters.gate import TRANSFORM, Gate
 from sensors.plan import SensorPlan, TriggerPlan
+from sensors.selectors import bounded
 
+CORRELATE = "correlate"
+"""The reason of events that a trigger passes over because they have no value to correlate by."""
 _TRACE_PARENT_LENGTH = 55
 _TRACE_STATE_LIMIT = 512
 _REMEMBERED_WRITERS = 1000
@@ -57,8 +61,6 @@ class _Route(msgspec.Struct, frozen=True):
 
     trigger: TriggerPlan
     dependencies: tuple[str, ...]
-    key: bytes
-    partition: int
     direct: DirectWriter | None
     """Writes the action at once, where one event is enough for it."""
 
@@ -68,7 +70,7 @@ class _Routes(msgspec.Struct, frozen=True):
 
     routes: tuple[_Route, ...]
     gates: tuple[tuple[str, Gate | None], ...]
-    """Every dependency in the routes; none where no dependency has a gate."""
+    """Every dependency in the routes; none where nobody looks closer at an event."""
 
 
 class Matcher:
@@ -81,8 +83,9 @@ class Matcher:
         self._dead_letters = DeadLetters(plan.name, Stage.MATCH, topology, replica)
         self._replica = replica
         self._on_rejected = on_rejected
+        self._trigger_partitions = topology.trigger_partitions
         self._routes = _routes(plan, topology, replica)
-        writer = ActionWriter(plan, replica)
+        writer = ActionWriter(plan, topology, replica)
         self._direct_writer = lru_cache(_REMEMBERED_WRITERS)(
             lambda trigger, names: DirectWriter(writer, plan.triggers[trigger], names, topology.action_partitions)
         )
@@ -107,70 +110,122 @@ class Matcher:
             if route.direct is not None:
                 outputs.append(route.direct.output(record, event, document, trace))
             else:
-                outputs.append(self._to_join(route, route.dependencies, record, document, trace))
+                outputs.append(self._to_join(route.trigger, route.dependencies, record, document, trace))
         return outputs
 
     def _to_join(
         self,
-        route: _Route,
+        trigger: TriggerPlan,
         dependencies: tuple[str, ...],
         record: Record,
         document: bytes,
         trace: Trace | None,
         *,
         own: tuple[OwnDocument, ...] = (),
+        key: str = "",
+        unique: str | None = None,
     ) -> Output:
         fact = TriggerFact(
             version=VERSION,
-            trigger=route.trigger.name,
+            trigger=trigger.name,
             dependencies=dependencies,
             source=Source(record.partition, record.offset, record.timestamp),
-            shape=route.trigger.shape,
+            shape=trigger.shape,
             replica=self._replica,
             trace=trace,
             own=own,
+            key=key,
+            unique=unique,
         )
-        headers = [(TRIGGER_HEADER, encode_fact(fact))]
-        return Output(self._trigger_topic, route.partition, route.key, document, headers)
+        slot = slot_key(trigger.name, key.encode())
+        partition = partition_of(slot, self._trigger_partitions)
+        return Output(self._trigger_topic, partition, slot, document, [(TRIGGER_HEADER, encode_fact(fact))])
 
-    # --- dependencies that look closer ------------------------------------------------------------------------------
+    # --- dependencies and triggers that look closer -----------------------------------------------------------------
 
     def _sifted(self, record: Record, event: Event, found: _Routes) -> list[Output]:
         """What is left of the routes when every dependency has transformed and filtered the event."""
         candidate = Candidate(event, record.timestamp)
-        admitted: dict[str, Event] = {}
+        admitted: dict[str, Candidate] = {}
         failures = []
         for name, gate in found.gates:
-            answer = event if gate is None else gate.admit(candidate)
-            if isinstance(answer, Event):
+            answer = candidate if gate is None else gate.admit(candidate)
+            if isinstance(answer, Candidate):
                 admitted[name] = answer
                 continue
-            if self._on_rejected is not None:
-                self._on_rejected(name, answer)
+            self._reject(name, answer)
             if answer.reason == TRANSFORM:
                 failures.append(f"dependency `{name}`: {answer.text}")
         outputs = [self._dead_letters.of(record, TRANSFORM_FAILED, "; ".join(failures))] if failures else []
         documents = _documents(admitted)
         trace = _trace(event, record.headers)
         for route in found.routes:
-            names = tuple(name for name in route.dependencies if name in documents)
+            names = tuple(name for name in route.dependencies if name in admitted)
             if not names:
                 continue
-            document = documents[names[0]]
-            others = [name for name in names if documents[name] != document]
-            if route.direct is None:
-                own = tuple(OwnDocument(name, msgspec.Raw(documents[name])) for name in others)
-                outputs.append(self._to_join(route, names, record, document, trace, own=own))
-            else:
-                shared = tuple(name for name in names if name not in others)
+            if route.direct is not None:
+                document = documents[names[0]]
+                shared = tuple(name for name in names if documents[name] == document)
                 outputs.append(self._direct_writer(route.trigger.name, shared).output(record, event, document, trace))
+                continue
+            for key, group in self._by_key(route.trigger, names, admitted, record, outputs).items():
+                document = documents[group[0]]
+                others = [name for name in group if documents[name] != document]
+                own = tuple(OwnDocument(name, msgspec.Raw(documents[name])) for name in others)
+                unique = _unique(route.trigger, admitted[group[0]])
+                outputs.append(
+                    self._to_join(route.trigger, group, record, document, trace, own=own, key=key, unique=unique)
+                )
         return outputs
 
+    def _by_key(
+        self,
+        trigger: TriggerPlan,
+        names: tuple[str, ...],
+        admitted: Mapping[str, Candidate],
+        record: Record,
+        outputs: list[Output],
+    ) -> Mapping[str, tuple[str, ...]]:
+        """The dependencies by correlation key: each may look for it somewhere else."""
+        correlation = trigger.correlation
+        if correlation is None:
+            return {"": names}
+        keys: dict[str, tuple[str, ...]] = {}
+        missing = []
+        for name in names:
+            key = correlation.select[name](admitted[name])
+            if key is None:
+                missing.append(name)
+            else:
+                keys[key] = (*keys.get(key, ()), name)
+        if missing and correlation.ignore_missing:
+            for name in missing:
+                self._reject(name, Rejection(CORRELATE, f"the event has no value at `{correlation.by[name]}`"))
+        elif missing:
+            where = ", ".join(f"`{correlation.by[name]}` (dependency `{name}`)" for name in missing)
+            detail = f"the trigger `{trigger.name}` correlates by a value that the event does not have: {where}"
+            outputs.append(self._dead_letters.of(record, NO_KEY, detail, trigger=trigger.name))
+        return keys
 
-def _documents(events: Mapping[str, Event]) -> dict[str, bytes]:
+    def _reject(self, dependency: str, rejection: Rejection) -> None:
+        if self._on_rejected is not None:
+            self._on_rejected(dependency, rejection)
+
+
+def _unique(trigger: TriggerPlan, candidate: Candidate) -> str | None:
+    dedupe = None if trigger.rules is None else trigger.rules.dedupe
+    if dedupe is None:
+        return None
+    if dedupe.select is not None:
+        return dedupe.select(candidate)
+    return bounded(f"{candidate.event.source} {candidate.event.id}")
+
+
+def _documents(candidates: Mapping[str, Candidate]) -> dict[str, bytes]:
     """The event of each dependency as it is written; most share one."""
-    written = {id(event): to_json(event) for event in {id(event): event for event in events.values()}.values()}
-    return {name: written[id(event)] for name, event in events.items()}
+    different = {id(candidate): candidate for candidate in candidates.values()}
+    written = {number: to_json(candidate.event) for number, candidate in different.items()}
+    return {name: written[id(candidate)] for name, candidate in candidates.items()}
 
 
 def _routes(plan: SensorPlan, topology: Topology, replica: str) -> dict[tuple[object, object], _Routes]:
@@ -178,21 +233,24 @@ def _routes(plan: SensorPlan, topology: Topology, replica: str) -> dict[tuple[ob
     for dependency in plan.dependencies:
         wanted[dependency.source, dependency.event_name].add(dependency.name)
     gates = {dependency.name: dependency.gate for dependency in plan.dependencies}
-    writer = ActionWriter(plan, replica)
+    writer = ActionWriter(plan, topology, replica)
     routes = {}
     for event, names in wanted.items():
         found = []
         for trigger in plan.triggers.values():
             matched = tuple(sorted(names & trigger.condition.names))
             if matched:
-                key = slot_key(trigger.name, b"")
-                partition = partition_of(key, topology.trigger_partitions)
                 direct = DirectWriter(writer, trigger, matched, topology.action_partitions) if trigger.direct else None
-                found.append(_Route(trigger, matched, key, partition, direct))
+                found.append(_Route(trigger, matched, direct))
         used = sorted({name for route in found for name in route.dependencies})
-        gated = any(gates[name] is not None for name in used)
+        gated = any(gates[name] is not None for name in used) or any(map(_looks_closer, found))
         routes[event] = _Routes(tuple(found), tuple((name, gates[name]) for name in used) if gated else ())
     return routes
+
+
+def _looks_closer(route: _Route) -> bool:
+    rules = route.trigger.rules
+    return rules is not None and (rules.correlation is not None or rules.dedupe is not None)
 
 
 def _trace(event: Event, headers: Headers) -> Trace | None:

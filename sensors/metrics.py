@@ -38,6 +38,7 @@ class SensorMetrics:
         self.filtered = self._counter(
             "filtered", "Events that a dependency's filters or transform turned away", ["dependency", "reason"]
         )
+        self.unused = self._counter("unused", "Events that a trigger let go without using them", ["trigger", "reason"])
         self.dead_letters = self._counter("dead_letters", "Records put into the dead-letter topic", ["reason"])
         self.lag = self._gauge("lag_records", "Records not yet processed", stage)
         self.since_commit = self._gauge(
@@ -61,6 +62,13 @@ class SensorMetrics:
 
     def count_filtered(self, dependency: str, reason: str, count: int) -> None:
         self.filtered.labels(str(self.name), dependency, reason).inc(count)
+
+    def expect_unused(self, trigger: str, reasons: Iterable[str]) -> None:
+        for reason in reasons:
+            self.unused.labels(str(self.name), trigger, reason)
+
+    def count_unused(self, trigger: str, reason: str, count: int) -> None:
+        self.unused.labels(str(self.name), trigger, reason).inc(count)
 
     def watch_held(self, triggers: Iterable[str], held_since: Callable[[str], Sequence[int]]) -> None:
         """`held_since` tells when each event that a trigger holds was appended. It is asked by every reader."""

@@ -13,6 +13,9 @@ from eventbus.metadata import SHAPE_CHARACTERS, TRIGGER_CHARACTERS, Owner
 from eventbus.names import SensorName
 from sensors.conditions import Condition
 from sensors.filters.gate import Gate
+from sensors.rules import Correlation, Rules
+
+_STATEFUL = "."
 
 
 class DependencyPlan(msgspec.Struct, frozen=True):
@@ -30,11 +33,17 @@ class TriggerPlan(msgspec.Struct, frozen=True, dict=True):
 
     name: str
     condition: Condition
+    rules: Rules | None = None
+    """None: a *plain* trigger, whose held events live in the log. Others live in the state topic."""
 
     @property
     def direct(self) -> bool:
         """Every single event is enough, so nothing is ever held: the match stage writes the action itself."""
-        return self.condition.single
+        return self.condition.single and self.rules is None
+
+    @property
+    def correlation(self) -> Correlation | None:
+        return None if self.rules is None else self.rules.correlation
 
     @cached_property
     def digest(self) -> str:
@@ -44,7 +53,16 @@ class TriggerPlan(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def shape(self) -> str:
         """Changes when held events could mean something else than before."""
-        return short_digest("join-shape", self.name, str(self.condition), length=SHAPE_CHARACTERS)
+        shape = short_digest("join-shape", self.name, str(self.condition), length=SHAPE_CHARACTERS)
+        return shape if self.rules is None else f"{shape}{_STATEFUL}{self.keying}"
+
+    @cached_property
+    def keying(self) -> str:
+        """Changes when an event could get another correlation key than before; empty where none has one."""
+        if self.correlation is None:
+            return ""
+        by = sorted(self.correlation.by.items())
+        return short_digest("keying", *(text for pair in by for text in pair), length=SHAPE_CHARACTERS)
 
 
 class SensorPlan(msgspec.Struct, frozen=True):
@@ -72,6 +90,11 @@ class SensorPlan(msgspec.Struct, frozen=True):
                     f"the names of the triggers `{other}` and `{trigger.name}` have the same digest: rename one"
                 )
         return plan
+
+
+def keying_of(shape: str) -> str:
+    """The keying of the trigger whose shape this was."""
+    return shape.partition(_STATEFUL)[2]
 
 
 def trigger_digest(name: str) -> str:

@@ -30,8 +30,8 @@ class Firing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Which events made which trigger fire."""
 
     trigger: str
-    events: Mapping[str, str]
-    """The id of the event of each dependency."""
+    events: Mapping[str, str | list[str]]
+    """The id of the event of each dependency; a list where the trigger counts several."""
     outcome: str | None = None
     """What becomes of the action. Not known before it is invoked: nothing that runs offline looks at it."""
     attempts: int | None = None

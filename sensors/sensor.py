@@ -22,6 +22,7 @@ from eventbus.topics import ensure_sensor_topics
 from sensors.actions import make_action
 from sensors.actions.base import Action, ActionCall, ActionContext, TransactionalAction
 from sensors.actions.python import PythonAction, PythonSpec
+from sensors.conditions import Condition
 from sensors.filters.candidate import Scripts
 from sensors.filters.gate import compile_gate
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
@@ -194,7 +195,7 @@ class Sensor:
             sensor_name(manifest, bus),
             Owner(manifest.generation, digest),
             [_dependency(each, scripts) for each in spec.dependencies],
-            [TriggerPlan(each.name, spec.conditions[each.name]) for each in spec.triggers],
+            [_trigger(each, spec.conditions[each.name]) for each in spec.triggers],
         )
         deliveries = {trigger.name: _delivery(trigger) for trigger in spec.triggers}
         return Blueprint(plan, deliveries, from_latest=spec.startFrom == "latest")
@@ -233,6 +234,10 @@ def sensor_name(manifest: SensorManifest, bus: BusName) -> SensorName:
 def _dependency(spec: Dependency, scripts: Scripts) -> DependencyPlan:
     gate = compile_gate(spec.filters, spec.filtersLogicalOperator, spec.transform, scripts)
     return DependencyPlan(spec.name, spec.eventSourceName, spec.eventName, gate)
+
+
+def _trigger(spec: Trigger, condition: Condition) -> TriggerPlan:
+    return TriggerPlan(spec.name, condition, spec.template.rules(condition.names))
 
 
 def _delivery(trigger: Trigger) -> Delivery:

@@ -226,7 +226,7 @@ class Storm:
                 if commit is not None
             ],
             held={
-                (state.trigger, event.dependency): Source(event.partition, event.offset, event.since)
+                (state.trigger, state.key, event.dependency, Source(event.partition, event.offset, event.since))
                 for state in held_state(self._bus.cluster, self._plan, topology, SystemClock())
                 for event in state.held
             },

@@ -12,7 +12,16 @@ from eventbus.cli.options import Manifest, Output, OutputOption
 from eventbus.cli.printing import print_table, say, say_json
 
 if TYPE_CHECKING:
-    from sensors.explain import Explanation, Waiting
+    from sensors.explain import Explanation, Fired, Ids, LetGo, Waiting
+
+_LET_GO = {
+    "superseded": ("replaced", "the latest event of a dependency wins"),
+    "expired": ("expired", "too old to be joined with what came later"),
+    "reset": ("reset", "the conditions were reset meanwhile"),
+    "duplicate": ("duplicate", "it was here before"),
+    "suppressed": ("not fired", "it fired not long ago"),
+}
+"""What to call it, and why it is so, by the reason that the core gives."""
 
 
 def explain(
@@ -39,12 +48,14 @@ def explain(
             say_json(explanation)
         else:
             _print(number, explanation)
-    waiting = [explainer.waiting(name) for name in triggers]
+    waiting = [each for name in triggers for each in explainer.waiting(name)]
     if output is Output.JSON:
         say_json({"waiting": waiting})
     else:
         say("\nat the end:")
-        print_table(["trigger", "condition", "holds", "waits for"], [_row(each) for each in waiting])
+        keyed = any(each.key for each in waiting)
+        columns = ["trigger", *(["key"] if keyed else []), "condition", "holds", "waits for"]
+        print_table(columns, [_row(each, keyed=keyed) for each in waiting])
 
 
 def alternatives(missing: Sequence[Sequence[str]]) -> str:
@@ -75,7 +86,7 @@ def _only(explanation: Explanation, triggers: Sequence[str], dependencies: Colle
         filtered={name: reason for name, reason in explanation.filtered.items() if name in dependencies},
         fired=[firing for firing in explanation.fired if firing.trigger in triggers],
         waiting=[each for each in explanation.waiting if each.trigger in triggers],
-        replaced={name: names for name, names in explanation.replaced.items() if name in triggers},
+        let_go=[each for each in explanation.let_go if each.trigger in triggers],
         unmatched=f"it is for the trigger {', '.join(others)}" if others and not matched else explanation.unmatched,
     )
 
@@ -93,19 +104,30 @@ def _remarks(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
         yield "matched", "", f"{trigger}: {', '.join(dependencies)}"
     for dependency, reason in explanation.filtered.items():
         yield "filtered", "yellow", f"{dependency}: {reason}"
-    for trigger, replaced in explanation.replaced.items():
-        older = ", ".join(f"{event} for {dependency}" for dependency, event in replaced.items())
-        yield "replaced", "yellow", f"{trigger}: {older} (the latest event of a dependency wins)"
+    for gone in explanation.let_go:
+        label, why = _LET_GO[gone.reason]
+        yield label, "yellow", f"{_slot(gone)}: {gone.event} for {gone.dependency} ({why})"
     for firing in explanation.fired:
-        yield "fired", "green", f"{firing.trigger}: {_pairs(firing.events)}, action {firing.action}"
+        yield "fired", "green", f"{_slot(firing)}: {_pairs(firing.events)}, action {firing.action}"
     for waiting in explanation.waiting:
         missing = alternatives(waiting.missing)
-        yield "holds", "cyan", f"{waiting.trigger}: {_pairs(waiting.held)}; not fired, it waits for {missing}"
+        yield (
+            "holds",
+            "cyan",
+            f"{_slot(waiting)}: {_pairs(waiting.held) or 'nothing'}; not fired, it waits for {missing}",
+        )
 
 
-def _pairs(events: dict[str, str]) -> str:
-    return " ".join(f"{dependency}={event}" for dependency, event in events.items())
+def _slot(of: LetGo | Fired | Waiting) -> str:
+    return f"{of.trigger} [{of.key}]" if of.key else of.trigger
 
 
-def _row(waiting: Waiting) -> list[str]:
-    return [waiting.trigger, waiting.condition, _pairs(waiting.held) or "-", alternatives(waiting.missing)]
+def _pairs(events: Ids) -> str:
+    return " ".join(
+        f"{dependency}={event if isinstance(event, str) else ','.join(event)}" for dependency, event in events.items()
+    )
+
+
+def _row(waiting: Waiting, *, keyed: bool) -> list[str]:
+    key = [waiting.key or "-"] if keyed else []
+    return [waiting.trigger, *key, waiting.condition, _pairs(waiting.held) or "-", alternatives(waiting.missing)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 import msgspec
@@ -12,6 +13,7 @@ from eventbus.formats import (
     ACTION_HEADER,
     TRIGGER_HEADER,
     ActionFact,
+    DeadLetter,
     Source,
     action_fact,
     dead_letter,
@@ -21,11 +23,14 @@ from eventbus.formats import (
 from eventbus.names import Stage
 from eventbus.ports import Record
 from sensors.audit.reference import Expected, Match, Reference
-from sensors.audit.violations import Breach, Violation, event_places, place_of
-from sensors.deadletters import INVALID_EVENT, SPEC_CHANGED, TRANSFORM_FAILED, UNPRODUCIBLE
+from sensors.audit.violations import Breach, Violation, event_places, place, place_of
+from sensors.deadletters import EXPIRED_EVENT, INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED, UNPRODUCIBLE
 
-Held: TypeAlias = Mapping[tuple[str, str], Source]
-"""What a replica would hold if it restored now: by trigger and dependency, where the event stands."""
+Held: TypeAlias = AbstractSet[tuple[str, str, str, Source]]
+"""What a replica would hold if it restored now: trigger, correlation key, dependency, and where the event stands."""
+
+
+_HELD = (SPEC_CHANGED, UNPRODUCIBLE, EXPIRED_EVENT)
 
 
 class Letters(msgspec.Struct, frozen=True):
@@ -37,6 +42,10 @@ class Letters(msgspec.Struct, frozen=True):
     """Events that a dependency could not transform, by their place."""
     parked: Counter[Match]
     """Trigger records that no longer fitted the spec, or that the log would not take."""
+    unkeyed: Counter[tuple[str, str]]
+    """Events without a correlation key, by trigger and place."""
+    expired: Counter[Match]
+    """Held events that expired."""
     unproducible: set[str]
     """Actions that the log would not take."""
     actions: set[str]
@@ -44,20 +53,29 @@ class Letters(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Letters:
-        letters = cls(Counter(), Counter(), Counter(), set(), set())
+        letters = cls(Counter(), Counter(), Counter(), Counter(), Counter(), set(), set())
         by_place = {INVALID_EVENT: letters.invalid, TRANSFORM_FAILED: letters.untransformed}
         for record in records:
             letter = dead_letter(record)
             if letter.action is not None:
                 letters.actions.add(letter.action)
             elif letter.reason in by_place:
-                by_place[letter.reason][f"{letter.topic}[{letter.partition}]@{letter.offset}"] += 1
-            elif letter.reason in (SPEC_CHANGED, UNPRODUCIBLE) and header(record.headers, TRIGGER_HEADER):
+                by_place[letter.reason][_place(letter)] += 1
+            elif letter.reason == NO_KEY:
+                letters.unkeyed[letter.trigger or "", _place(letter)] += 1
+            elif letter.reason in (SPEC_CHANGED, UNPRODUCIBLE, EXPIRED_EVENT) and header(
+                record.headers, TRIGGER_HEADER
+            ):
                 fact = trigger_fact(record)
-                letters.parked[Match(fact.trigger, fact.source)] += 1
+                counts = letters.expired if letter.reason == EXPIRED_EVENT else letters.parked
+                counts[Match(fact.trigger, fact.source, fact.key)] += 1
             elif letter.reason == UNPRODUCIBLE and header(record.headers, ACTION_HEADER):
                 letters.unproducible.add(action_fact(record).id)
         return letters
+
+
+def _place(letter: DeadLetter) -> str:
+    return place(letter.topic, letter.partition, letter.offset)
 
 
 def check_sequence(
@@ -98,7 +116,7 @@ def check_uses(event_topic: str, actions: Iterable[Record]) -> Iterator[Violatio
     used: set[Match] = set()
     for record in actions:
         fact = action_fact(record)
-        uses = {Match(fact.trigger, event.source) for event in fact.events}
+        uses = {Match(fact.trigger, event.source, fact.key) for event in fact.events}
         if uses & used:
             yield _about(fact, record, event_topic, Breach.DUPLICATED, "an event that was used already", "I2")
         used |= uses
@@ -111,7 +129,7 @@ def check_trigger_records(
     seen: set[Match] = set()
     for record in records:
         fact = trigger_fact(record)
-        match = Match(fact.trigger, fact.source)
+        match = Match(fact.trigger, fact.source, fact.key)
         if match in seen or match not in reference.to_join:
             again = match in seen
             yield Violation(
@@ -131,42 +149,55 @@ def check_trigger_records(
 def check_balance(
     reference: Reference, event_topic: str, actions: Iterable[Record], held: Held, letters: Letters
 ) -> Iterator[Violation]:
-    """I3: what was matched is used, held, superseded or parked. I4: what is held would be restored, and no more."""
-    used = {Match(fact.trigger, event.source) for fact in map(action_fact, actions) for event in fact.events}
+    """I3: what was matched is used, held, let go or parked. I4: what is held would be restored, and no more."""
+    facts = [action_fact(record) for record in actions]
+    used = {Match(fact.trigger, event.source, fact.key) for fact in facts for event in fact.events}
     given_up = {
-        Match(action.trigger, source)
+        Match(action.trigger, source, action.key)
         for action in reference.actions
         if action.id in letters.unproducible
         for source in action.sources
     }
-    kept = {Match(trigger, source) for (trigger, _), source in held.items()}
-    accounted = used | given_up | kept | reference.superseded | letters.parked.keys()
+    kept = {Match(trigger, source, key) for trigger, key, _, source in held}
+    accounted = used | given_up | kept | reference.unused | letters.parked.keys()
     for match in reference.matched.keys() - accounted:
-        yield _lost_match(reference, match, "is neither used nor held nor superseded nor in the dead letters")
-    wanted = {(trigger, name): event[0] for trigger, slot in reference.held.items() for name, event in slot.items()}
-    for (trigger, name), source in wanted.items() - held.items():
-        yield _lost_match(reference, Match(trigger, source), f"would not be restored for the dependency {name}", "I4")
-    for (trigger, name), source in held.items() - wanted.items():
+        yield _lost_match(reference, match, "is neither used nor held nor let go nor in the dead letters")
+    wanted = reference.held
+    for trigger, key, name, source in sorted(wanted - held, key=str):
+        what = f"would not be restored for the dependency {name}"
+        yield _lost_match(reference, Match(trigger, source, key), what, "I4")
+    for trigger, key, name, source in sorted(held - wanted, key=str):
         events = event_places(event_topic, [source])
-        what = f"holds an event for the dependency {name} that it should not"
+        what = f"holds an event for the dependency {name} that it should not" + (f" (key {key})" if key else "")
         yield Violation(invariant="I4", breach=Breach.UNEXPLAINED, what=what, trigger=trigger, events=events)
     yield from _check_letters(reference, event_topic, letters)
 
 
 def _check_letters(reference: Reference, event_topic: str, letters: Letters) -> Iterator[Violation]:
-    parked = Counter(reference.parked)
-    for match in parked - letters.parked:
-        yield _lost_match(reference, match, "no longer fitted the spec and is not in the dead letters")
-    for match in letters.parked - parked:
+    yield from _check_held_letters(reference, event_topic, "no longer fits the spec", reference.parked, letters.parked)
+    yield from _check_held_letters(reference, event_topic, "has expired", reference.expired, letters.expired)
+    for trigger, event in (reference.unkeyed - letters.unkeyed) + (letters.unkeyed - reference.unkeyed):
+        wrong = "lost" if (trigger, event) in reference.unkeyed else "too many"
+        what = f"an event without a correlation key: its dead letter is {wrong}"
+        yield Violation(invariant="I3", breach=Breach.LOST, what=what, trigger=trigger, events=(event,))
+    yield from _check_event_letters("read", reference.invalid, letters.invalid)
+    yield from _check_event_letters("transformed", reference.untransformed, letters.untransformed)
+
+
+def _check_held_letters(
+    reference: Reference, event_topic: str, what: str, wanted: Iterable[Match], found: Counter[Match]
+) -> Iterator[Violation]:
+    expected = Counter(wanted)
+    for match in expected - found:
+        yield _lost_match(reference, match, f"{what} and is not in the dead letters")
+    for match in found - expected:
         yield Violation(
             invariant="I3",
             breach=Breach.DUPLICATED,
-            what="an event is in the dead letters too often",
+            what=f"an event is in the dead letters too often as one that {what}",
             trigger=match.trigger,
             events=event_places(event_topic, [match.source]),
         )
-    yield from _check_event_letters("read", reference.invalid, letters.invalid)
-    yield from _check_event_letters("transformed", reference.untransformed, letters.untransformed)
 
 
 def _check_event_letters(what: str, wanted: set[str], found: Counter[str]) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ dependency's filters let pass, so that a bug in the one is not hidden by the sam
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -21,7 +21,8 @@ from eventbus.ports import Record
 from sensors.audit.violations import event_places, place_of
 from sensors.filters.candidate import Candidate
 from sensors.filters.gate import TRANSFORM, Gate
-from sensors.plan import SensorPlan, TriggerPlan
+from sensors.plan import SensorPlan, TriggerPlan, keying_of
+from sensors.rules import Rules
 
 ENDLESS = 2**63
 
@@ -34,10 +35,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
-    """An event that a trigger wants."""
+    """An event that a trigger wants, and under which correlation key."""
 
     trigger: str
     source: Source
+    key: str = ""
 
 
 class Expected(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +54,25 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
     """The record that completes it: who reads it, and its partition and offset."""
     place: str
     events: tuple[str, ...]
+    key: str = ""
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """An event that is held. Ordered by `rank`, the newest is the greatest."""
+
+    source: Source
+    identity: tuple[str, str]
+    clock: int
+    rank: tuple[int, int]
+
+
+class _Slot(msgspec.Struct):
+    """What one trigger holds and remembers for one correlation key."""
+
+    held: dict[str, list[Waiting]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    firings: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """The newest event of each, and the clock."""
+    seen: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class _Identity(msgspec.Struct):
@@ -79,9 +100,24 @@ class Reference:
         """Events that nobody can read."""
         self.untransformed: set[str] = set()
         """Events that a dependency could not transform."""
-        self.held: dict[str, dict[str, tuple[Source, tuple[str, str]]]] = defaultdict(dict)
-        self.superseded: set[Match] = set()
+        self.unkeyed: Counter[tuple[str, str]] = Counter()
+        """Events without a correlation key, by trigger and place, where they have to be in the dead letters."""
+        self.unused: set[Match] = set()
+        """Superseded, expired, seen before, or used for a firing that was suppressed."""
+        self.expired: list[Match] = []
+        """What of that has to be in the dead letters."""
         self.parked: list[Match] = []
+        self._slots: dict[tuple[str, str], _Slot] = defaultdict(_Slot)
+
+    @property
+    def held(self) -> set[tuple[str, str, str, Source]]:
+        """By trigger, correlation key and dependency: what is held in the end."""
+        return {
+            (trigger, key, name, waiting.source)
+            for (trigger, key), slot in self._slots.items()
+            for name, events in slot.held.items()
+            for waiting in events
+        }
 
     # --- match ------------------------------------------------------------------------------------------------------
 
@@ -103,13 +139,13 @@ class Reference:
         source = Source(record.partition, record.offset, record.timestamp)
         names = self._satisfied[generation]
         named = names.get((event.source, event.subject)) or names.get((event.source, event.type), set())
-        satisfied = {name for name in named if self._admits(generation, name, event, record)}
+        satisfied = {
+            name: candidate for name in named if (candidate := self._admitted(generation, name, event, record))
+        }
         for trigger in self._plans[generation].triggers.values():
-            if satisfied.isdisjoint(trigger.condition.names):
-                continue
-            match = Match(trigger.name, source)
-            self.matched[match] = place_of(record)
-            if _one_is_enough(trigger):
+            wanted = {name: satisfied[name] for name in trigger.condition.names if name in satisfied}
+            if wanted and _one_is_enough(trigger):
+                self.matched[Match(trigger.name, source)] = place_of(record)
                 reference = (record.topic, record.partition, record.offset, event.source, event.id)
                 self.actions.append(
                     Expected(
@@ -122,18 +158,33 @@ class Reference:
                         events=(place_of(record),),
                     )
                 )
-            else:
-                self.to_join.add(match)
+            elif wanted:
+                for key in self._keys(trigger, wanted, record):
+                    match = Match(trigger.name, source, key)
+                    self.matched[match] = place_of(record)
+                    self.to_join.add(match)
 
-    def _admits(self, generation: int, name: str, event: Event, record: Record) -> bool:
+    def _keys(self, trigger: TriggerPlan, wanted: Mapping[str, Candidate], record: Record) -> set[str]:
+        correlation = trigger.correlation
+        if correlation is None:
+            return {""}
+        keys = {correlation.select[name](candidate) for name, candidate in wanted.items()}
+        if None in keys and not correlation.ignore_missing:
+            self.unkeyed[trigger.name, place_of(record)] += 1
+        return {key for key in keys if key is not None}
+
+    def _admitted(self, generation: int, name: str, event: Event, record: Record) -> Candidate | None:
         gates = self._gates[generation]
-        gate = gates.get(name)
-        answer = event if gate is None else gate.admit(Candidate(event, record.timestamp))
-        if isinstance(answer, Event):
-            return name in gates
+        if name not in gates:
+            return None
+        gate = gates[name]
+        candidate = Candidate(event, record.timestamp)
+        answer = candidate if gate is None else gate.admit(candidate)
+        if isinstance(answer, Candidate):
+            return answer
         if answer.reason == TRANSFORM:
             self.untransformed.add(place_of(record))
-        return False
+        return None
 
     # --- join -------------------------------------------------------------------------------------------------------
 
@@ -142,47 +193,130 @@ class Reference:
         remaining = iter(records)
         record = next(remaining, None)
         generation = spans[0].generation if spans else 0
-        triggers: set[str] = set()
+        slots: dict[tuple[str, str], str] = {}
+        clock = 0
         for span in spans:
             plan = self._plans[span.generation]
             if span.generation != generation:
-                generation = span.generation
-                self._migrate(plan, triggers)
+                before, generation = self._plans[generation], span.generation
+                self._sweep(before, slots, clock)
+                self._migrate(before, plan, slots, clock)
             while record is not None and record.offset < span.end:
-                self._join(plan, record, triggers)
+                clock = self._join(plan, record, slots, clock)
                 record = next(remaining, None)
+        if spans:
+            self._sweep(self._plans[generation], slots, clock)
 
-    def _migrate(self, plan: SensorPlan, triggers: Iterable[str]) -> None:
+    def _sweep(self, plan: SensorPlan, slots: Iterable[tuple[str, str]], clock: int) -> None:
+        """Nobody waits for a visitor to let go of what is too old."""
+        for place in slots:
+            trigger = plan.triggers.get(place[0])
+            if trigger is not None and trigger.rules is not None:
+                self._forget(trigger.rules, self._slots[place], place, clock)
+
+    def _forget(self, rules: Rules, slot: _Slot, place: tuple[str, str], clock: int) -> None:
+        for events in slot.held.values():
+            self._expire(rules, place, events, [each for each in events if _outlived(rules.ttl, each.clock, clock)])
+        slot.firings = [each for each in slot.firings if not _outlived(rules.once_within, each[1], clock)]
+        if rules.dedupe is not None:
+            slot.seen = {each: since for each, since in slot.seen.items() if clock - since <= rules.dedupe.span}
+
+    def _migrate(self, before: SensorPlan, plan: SensorPlan, slots: Mapping[tuple[str, str], str], clock: int) -> None:
         """Another spec: what is held and fits no more, or will not be asked for again, is parked."""
-        for name in triggers:
-            slot = self.held[name]
-            trigger = plan.triggers.get(name)
-            names = frozenset() if trigger is None or _one_is_enough(trigger) else trigger.condition.names
-            for dependency in [each for each in slot if each not in names]:
-                self.parked.append(Match(name, slot.pop(dependency)[0]))
+        for place, keying in slots.items():
+            slot = self._slots[place]
+            trigger = plan.triggers.get(place[0])
+            fits = trigger is not None and not _one_is_enough(trigger) and trigger.keying == keying
+            for name in [name for name in slot.held if not trigger or not fits or name not in trigger.condition.names]:
+                self.parked += [Match(place[0], waiting.source, place[1]) for waiting in slot.held.pop(name)]
+            rules = trigger.rules if trigger is not None and fits else None
+            if rules is None or rules.once_within is None:
+                slot.firings = []
+            if rules is None or rules.dedupe is None:
+                slot.seen = {}
+            if trigger is None or not fits:
+                continue
+            was_plain = (old := before.triggers.get(place[0])) is None or old.rules is None
+            for name, events in slot.held.items():
+                if was_plain and rules is not None:
+                    events[:] = [Waiting(e.source, e.identity, clock, (e.source.timestamp, e.rank[0])) for e in events]
+                self._keep_newest(trigger, place, name, events)
+                if rules is None and not was_plain:
+                    events[:] = [msgspec.structs.replace(each, rank=(each.rank[1], 0)) for each in events]
 
-    def _join(self, plan: SensorPlan, record: Record, triggers: set[str]) -> None:
+    def _join(self, plan: SensorPlan, record: Record, slots: dict[tuple[str, str], str], clock: int) -> int:
         try:
             fact = trigger_fact(record)
             found = _identity(record.value or b"")
         except (FormatError, *UNREADABLE):
-            return  # dead-lettered, and judged as such where records are damaged on purpose
-        triggers.add(fact.trigger)
+            return clock  # dead-lettered, and judged as such where records are damaged on purpose
+        clock = max(clock, fact.source.timestamp)
         trigger = plan.triggers.get(fact.trigger)
-        names = [name for name in fact.dependencies if trigger and name in trigger.condition.names]
+        fits = trigger is not None and trigger.keying == keying_of(fact.shape)
+        names = [name for name in fact.dependencies if trigger and fits and name in trigger.condition.names]
         if trigger is None or not names:
-            self.parked.append(Match(fact.trigger, fact.source))
-            return
-        slot = self.held[fact.trigger]
-        for name in names:
-            if name in slot:
-                self.superseded.add(Match(fact.trigger, slot[name][0]))
-            slot[name] = fact.source, (found.source, found.id)
-        if any(all(name in slot for name in alternative) for alternative in trigger.condition.alternatives):
-            self._fire(fact, record, slot)
+            self.parked.append(Match(fact.trigger, fact.source, fact.key))
+            return clock
+        slots[fact.trigger, fact.key] = trigger.keying
+        slot = self._slots[fact.trigger, fact.key]
+        arrived = Waiting(fact.source, (found.source, found.id), clock, (fact.source.timestamp, record.offset))
+        if trigger.rules is None:
+            arrived = msgspec.structs.replace(arrived, rank=(record.offset, 0))
+            for name in names:
+                slot.held[name].append(arrived)
+                self._keep_newest(trigger, (fact.trigger, fact.key), name, slot.held[name])
+        elif not self._arrive(trigger, slot, fact, names, arrived):
+            return clock
+        enough = {name for name, events in slot.held.items() if len(events) >= _wanted(trigger, name)}
+        if any(alternative <= enough for alternative in trigger.condition.alternatives):
+            self._complete(trigger, slot, fact, record, clock)
+        return clock
 
-    def _fire(self, fact: TriggerFact, record: Record, slot: dict[str, tuple[Source, tuple[str, str]]]) -> None:
-        used = dict.fromkeys(slot[name] for name in sorted(slot))
+    def _arrive(self, trigger: TriggerPlan, slot: _Slot, fact: TriggerFact, names: list[str], arrived: Waiting) -> bool:
+        """A stateful trigger gets an event. Returns whether it counts. Every rule looks at everything, every time."""
+        place = fact.trigger, fact.key
+        rules = trigger.rules or Rules()
+        clock = arrived.clock
+        self._forget(rules, slot, place, clock)
+        if rules.dedupe is not None and fact.unique is not None:
+            if fact.unique in slot.seen:
+                self.unused.add(Match(fact.trigger, fact.source, fact.key))
+                return False
+            slot.seen[fact.unique] = clock
+        for name in names:
+            slot.held[name].append(arrived)
+        newest = max(each.source.timestamp for events in slot.held.values() for each in events)
+        for name, events in slot.held.items():
+            apart = [each for each in events if _apart(rules, each.source.timestamp, newest)]
+            self._expire(rules, place, events, apart)
+            self._keep_newest(trigger, place, name, events)
+        return True
+
+    def _expire(self, rules: Rules, place: tuple[str, str], events: list[Waiting], expired: Iterable[Waiting]) -> None:
+        for waiting in expired:
+            events.remove(waiting)
+            match = Match(place[0], waiting.source, place[1])
+            self.unused.add(match)
+            if rules.bury_expired:
+                self.expired.append(match)
+
+    def _keep_newest(self, trigger: TriggerPlan, place: tuple[str, str], name: str, events: list[Waiting]) -> None:
+        events.sort(key=lambda waiting: waiting.rank)
+        while len(events) > _wanted(trigger, name):
+            self.unused.add(Match(place[0], events.pop(0).source, place[1]))
+
+    def _complete(self, trigger: TriggerPlan, slot: _Slot, fact: TriggerFact, record: Record, clock: int) -> None:
+        used = dict.fromkeys(
+            (waiting.source, waiting.identity) for name in sorted(slot.held) for waiting in slot.held[name]
+        )
+        slot.held.clear()
+        newest = max(source.timestamp for source, _ in used)
+        once = None if trigger.rules is None else trigger.rules.once_within
+        if once is not None:
+            if any(abs(newest - timestamp) < once for timestamp, _ in slot.firings):
+                self.unused |= {Match(fact.trigger, source, fact.key) for source, _ in used}
+                return
+            slot.firings.append((newest, clock))
         topic = self._name.event_topic
         references = [(topic, at.partition, at.offset, *identity) for at, identity in used]
         sources = tuple(source for source, _ in used)
@@ -191,13 +325,28 @@ class Reference:
                 id=action_id(str(self._name), fact.trigger, references),
                 trigger=fact.trigger,
                 sources=sources,
-                lane=(fact.trigger,),
+                lane=(fact.trigger, fact.key),
                 origin=(Stage.JOIN, record.partition, record.offset),
                 place=place_of(record),
                 events=event_places(topic, sources),
+                key=fact.key,
             )
         )
-        slot.clear()
+
+
+def _wanted(trigger: TriggerPlan, name: str) -> int:
+    return 1 if trigger.rules is None else trigger.rules.count.get(name, 1)
+
+
+def _outlived(span: int | None, since: int, clock: int) -> bool:
+    return span is not None and clock - since > span
+
+
+def _apart(rules: Rules, older: int, newer: int) -> bool:
+    if rules.within is not None and newer - older > rules.within:
+        return True
+    ticks = (reset.next_after(older) for reset in rules.resets)
+    return any(tick is not None and tick <= newer for tick in ticks)
 
 
 def _gates(plan: SensorPlan) -> Mapping[str, Gate | None]:
@@ -214,4 +363,4 @@ def _by_event(plan: SensorPlan) -> Mapping[tuple[str, str | None], set[str]]:
 
 
 def _one_is_enough(trigger: TriggerPlan) -> bool:
-    return all(len(alternative) == 1 for alternative in trigger.condition.alternatives)
+    return trigger.rules is None and all(len(alternative) == 1 for alternative in trigger.condition.alternatives)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from eventbus.events import Event
 from sensors.filters import context, data, expr, script, timeofday
 from sensors.filters.candidate import Candidate, Check, Rejection, ScriptError, Scripts, Transform
 from sensors.filters.spec import Filters
@@ -24,7 +23,7 @@ class Gate(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
     """Every reason for which it may turn an event away."""
 
-    def admit(self, candidate: Candidate) -> Event | Rejection:
+    def admit(self, candidate: Candidate) -> Candidate | Rejection:
         """The event as the dependency gets it, or why it does not."""
         if self.transform is not None:
             try:
@@ -32,7 +31,7 @@ class Gate(msgspec.Struct, frozen=True):
             except ScriptError as error:
                 return Rejection(TRANSFORM, str(error))
         rejection = None if self.check is None else self.check(candidate)
-        return candidate.event if rejection is None else rejection
+        return candidate if rejection is None else rejection
 
 
 def compile_gate(

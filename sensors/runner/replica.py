@@ -87,6 +87,7 @@ class Replica:
             plan,
             topology,
             slot.name,
+            self.metrics,
             horizon_records=self._settings.horizon_records,
             horizon_ms=self._settings.horizon_ms,
         )
@@ -107,6 +108,8 @@ class Replica:
         self.metrics.expect(plan.triggers)
         for dependency in plan.dependencies:
             self.metrics.expect_filtered(dependency.name, dependency.gate.reasons if dependency.gate else ())
+        for trigger in plan.triggers.values():
+            self.metrics.expect_unused(trigger.name, trigger.rules.reasons if trigger.rules else ())
         joined = [trigger.name for trigger in plan.triggers.values() if not trigger.direct]
         self.metrics.watch_held(joined, self.join.held_since)
         self._stopping = threading.Event()

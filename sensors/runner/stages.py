@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import msgspec
 
-from eventbus.formats import HeldKey, Identity, IdentityKey, decode_state_key, identity
+from eventbus.formats import Identity, IdentityKey, OriginKey, decode_state_key, identity
 from eventbus.metadata import JoinCommit, decode_join, decode_match, encode_join, encode_match
 from eventbus.names import Kind, Stage
 from eventbus.ports import Commit, Committed, Output, Record
@@ -160,12 +160,22 @@ class JoinStage(_Synchronous):
     stage = Stage.JOIN
 
     def __init__(
-        self, plan: SensorPlan, topology: Topology, replica: str, *, horizon_records: int, horizon_ms: int
+        self,
+        plan: SensorPlan,
+        topology: Topology,
+        replica: str,
+        metrics: SensorMetrics,
+        *,
+        horizon_records: int,
+        horizon_ms: int,
     ) -> None:
         super().__init__()
         self._plan = plan
         self._topology = topology
         self._replica = replica
+        self._metrics = metrics
+        self._unused: Counter[tuple[str, str]] = Counter()
+        """By trigger and reason, since the last commit."""
         self._horizon_records = horizon_records
         self._horizon_ms = horizon_ms
         self._state_topic = plan.name.topic(Kind.STATE)
@@ -176,8 +186,8 @@ class JoinStage(_Synchronous):
 
     def held_since(self, trigger: str) -> list[int]:
         """When each event that a trigger holds here was appended. For any thread: only copies are looked through."""
-        slots = [partition.slots.get(trigger) for partition in self._partitions.copy().values()]
-        return [event.source.timestamp for slot in slots if slot is not None for event in slot.held.copy().values()]
+        partitions = self._partitions.copy().values()
+        return [event.source.timestamp for partition in partitions for _, _, event in partition.held(trigger)]
 
     def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
         if committed is not None:
@@ -193,7 +203,7 @@ class JoinStage(_Synchronous):
             self._found.pop(partition, None)
             if record.value is not None:
                 self._found[partition] = identity(record)
-        elif isinstance(key, HeldKey):
+        elif not isinstance(key, OriginKey):
             if partition not in self._partitions:
                 raise offsets_gone(self._plan.name, Stage.JOIN, partition)
             self._partitions[partition].load(key, record)
@@ -230,7 +240,17 @@ class JoinStage(_Synchronous):
         if step is not None:
             batch = self._batches[partition]
             batch.outputs += step.outputs
+            self._unused.update((unused.trigger, unused.gone.reason) for unused in step.unused)
             batch.commit = _join_commit(partition, step.commit)
+
+    def committed(self) -> None:
+        for (trigger, reason), count in self._unused.items():
+            self._metrics.count_unused(trigger, reason, count)
+        self._unused.clear()
+
+    def aborted(self) -> bool:
+        self._unused.clear()  # the same will be let go again
+        return super().aborted()
 
     def _partition(self, partition: int, commit: JoinCommit) -> JoinPartition:
         return JoinPartition(

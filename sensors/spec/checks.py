@@ -17,6 +17,7 @@ from sensors.conditions import ConditionError, parse
 from sensors.scripts import check_script
 from sensors.spec.base import Flaw, Path, entries, get
 from sensors.spec.fields import is_kubernetes_name
+from sensors.spec.joins import name_flaws
 from sensors.spec.suggestions import suggest
 
 if TYPE_CHECKING:
@@ -103,17 +104,21 @@ def spec_flaws(spec: Any) -> Iterator[Flaw]:
         return  # a dependency without a usable name: what refers to it is not to blame
     for index, trigger in entries(spec, "triggers"):
         template = get(trigger, "template")
-        yield from _condition_flaws(get(template, "conditions"), names, ("triggers", index, "template", "conditions"))
+        yield from _condition_flaws(template, names, ("triggers", index, "template"))
         for path, parameter in _parameters(trigger, ("triggers", index)):
             yield from _source_flaws(parameter, names, path)
 
 
-def _condition_flaws(text: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
-    if isinstance(text, str):
-        try:
-            parse(text, names)
-        except ConditionError as error:
-            yield Flaw(path, error.message, error.column - 1)
+def _condition_flaws(template: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
+    text = get(template, "conditions") or ""
+    if not isinstance(text, str):
+        return
+    try:
+        condition = parse(text, names)
+    except ConditionError as error:
+        yield Flaw((*path, "conditions"), error.message, error.column - 1)
+    else:
+        yield from name_flaws(template, condition.names, path)
 
 
 def _parameters(trigger: Any, path: Path) -> Iterator[tuple[Path, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -34,6 +35,7 @@ from sensors.spec.fields import (
     StringMap,
     Text,
 )
+from sensors.spec.joins import JoinSpec, join_flaws
 from sensors.spec.problems import Problem
 
 API_VERSIONS = ("argoproj.io/v1alpha1", "eventbus.dev/v1alpha1")
@@ -73,11 +75,11 @@ class RetryStrategy(SpecModel):
     """Up to this fraction of a pause is added to it at random."""
 
 
-class TriggerTemplateBase(SpecModel):
+class TriggerTemplateBase(JoinSpec):
     """What every trigger has, whatever its action."""
 
     not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"conditionsReset", "k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
+        {"k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
         | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
     )
     hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
@@ -88,7 +90,7 @@ class TriggerTemplateBase(SpecModel):
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:
-        return template_flaws(data, cls.not_yet)
+        return chain(template_flaws(data, cls.not_yet), join_flaws(data))
 
     @property
     def action(self) -> tuple[str, SpecModel]:

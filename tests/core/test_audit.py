@@ -45,7 +45,7 @@ class Run:
         assert step is not None
         direct = [output for output in matched if output.topic == NAME.topic(Kind.ACTION)]
         self.actions = _read([*direct, *step.outputs])
-        self.held = {("both", "a"): trigger_fact(self.triggers[-1]).source}
+        self.held = {("both", "", "a", trigger_fact(self.triggers[-1]).source)}
         self.commits = [
             SeenCommit(Stage.MATCH, 0, len(self.events), encode_match(OWNER), REPLICA),
             SeenCommit(Stage.JOIN, 0, step.commit.offset, encode_join(step.commit), REPLICA),
@@ -193,10 +193,10 @@ def test_lost_repeated_and_forged_trigger_records_are_found() -> None:
 
 def test_a_held_event_that_is_gone_or_too_much_is_found() -> None:
     run = Run()
-    run.held = {}
+    run.held = set()
     assert {each.invariant for each in run.violations()} == {"I3", "I4"}
     run = Run()
-    run.held["both", "b"] = Source(0, 1, 0)
+    run.held.add(("both", "", "b", Source(0, 1, 0)))
     [violation] = run.violations()
     assert (violation.invariant, violation.breach, violation.events) == ("I4", Breach.UNEXPLAINED, ("ns-bus[0]@1",))
 
@@ -229,7 +229,7 @@ def test_what_does_not_fit_a_new_spec_must_be_parked_once() -> None:
     run = Run()
     newer = make_plan({"both": "c && d", "each": "a || b"}, owner=NEWER)
     run.plans[2] = newer
-    run.held = {}
+    run.held = set()
     parked = as_read(LETTERS.of(run.triggers[-1], SPEC_CHANGED, "gone", trigger="both"), 0)
     position = len(run.triggers)
     run.commits.append(SeenCommit(Stage.JOIN, 0, position, encode_join(JoinCommit(newer.owner, position, 0, {}))))

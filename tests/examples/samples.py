@@ -42,7 +42,8 @@ class Example:
         keys = {event.id: event.key for event in self.scenario.events}
         lanes = defaultdict(list)
         for action in actions:
-            lanes[action.trigger, frozenset(keys[event] for event in action.events.values())].append(action)
+            events = [event for ids in action.events.values() for event in ([ids] if isinstance(ids, str) else ids)]
+            lanes[action.trigger, frozenset(keys[event] for event in events)].append(action)
         return dict(lanes)
 
 

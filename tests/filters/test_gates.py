@@ -194,7 +194,7 @@ def test_an_event_arrives_once_however_many_documents_it_has() -> None:
     records = [as_read(held[0], 0), as_read(_outputs(plan, ORDER, offset=1)[0], 1)]
     step = join.step(records)
     assert step is not None
-    assert join.slots == {}, "nothing of the event is left to be used again"
+    assert not list(join.held("t")), "nothing of the event is left to be used again"
 
 
 @pytest.mark.parametrize("horizon", [0, 1000], ids=["spilled", "in the log"])
@@ -214,7 +214,7 @@ def test_held_documents_survive_a_restart(horizon: int) -> None:
     restored.loaded()
     if step.commit.marks:
         restored.step([record, _unrelated(plan, 1)])
-    held = {name: from_json(event.document).json() for name, event in restored.slots["t"].held.items()}
+    held = {name: from_json(event.document).json() for _, name, event in restored.held("t")}
     assert held == {"a": {"for": "a"}, "b": {"for": "b"}}
 
 
@@ -240,7 +240,7 @@ def test_the_audit_wants_one_dead_letter_of_an_event_that_cannot_be_transformed(
     reference.match([event_record(ORDER)], [Span(1, ENDLESS)])
     letters = [as_read(output, 0) for output in _outputs(plan)]
     for found, violations in ((letters, []), ([], ["lost"]), (letters * 2, ["duplicated"])):
-        told = check_balance(reference, plan.name.event_topic, [], {}, Letters.of(found))
+        told = check_balance(reference, plan.name.event_topic, [], set(), Letters.of(found))
         assert [violation.breach for violation in told] == violations
 
 

@@ -10,11 +10,15 @@ from unittest.mock import patch
 import sensors.join
 import sensors.match
 import sensors.runner.stages
+from eventbus.formats import HeldKey, encode_state_key
 from eventbus.metadata import InvokeCommit, JoinCommit
+from eventbus.names import Kind
 from eventbus.ports import Commit, Output, Record
 from sensors.actions.base import ActionError
+from sensors.held import Held, read_event
+from sensors.heldletters import HeldLetters
 from sensors.invoke import Invoker
-from sensors.join import Held, JoinPartition, Slot
+from sensors.join import JoinPartition, Slot
 from sensors.ledger import Ledger
 from sensors.plan import trigger_digest
 from sensors.runner.stages import JoinStage, MatchStage
@@ -41,7 +45,7 @@ def replay_fires(_original: Any, join: JoinPartition, record: Record) -> None:
 
 @mutant(JoinPartition, "_replay")
 def replay_ignores_the_marks(_original: Any, join: JoinPartition, record: Record) -> None:
-    fact, event = sensors.join._read(record)
+    fact, event = read_event(record)
     join._hold(fact.trigger, fact.dependencies, event, fact.own)
 
 
@@ -94,9 +98,9 @@ def only_the_completing_event(original: Any, join: JoinPartition, trigger: Any, 
     return original(join, trigger, slot, completing)
 
 
-@mutant(JoinPartition, "_parked_event")
-def park_nothing(_original: Any, join: JoinPartition, trigger: str, dependency: str, _event: Held) -> Output:
-    return join._state_output(trigger, dependency, None)
+@mutant(HeldLetters, "parked")
+def park_nothing(_original: Any, letters: HeldLetters, key: HeldKey, _event: Held, _shape: str) -> Output:
+    return Output(letters.letters.name.topic(Kind.STATE), letters.partition, encode_state_key(key), None)
 
 
 @mutant(JoinPartition, "loaded")
@@ -106,7 +110,7 @@ def what_the_log_supersedes_is_parked(_original: Any, join: JoinPartition) -> No
 
 
 def _replay_whatever_shape(join: JoinPartition, record: Record) -> None:
-    fact, event = sensors.join._read(record)
+    fact, event = read_event(record)
     mark = join._restored_marks.get(trigger_digest(fact.trigger))
     if mark is None or record.offset < mark.offset:
         return

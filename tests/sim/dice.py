@@ -74,6 +74,7 @@ class Dice:
     """Decides. After `calm` nothing goes wrong any more."""
 
     def __init__(self, seed: int, note: Callable[[str], None]) -> None:
+        self.seed = seed
         self._random = random.Random(seed)
         self._note = note
         self.counts: Counter[Fault] = Counter()

@@ -214,7 +214,14 @@ class Process:
             metrics=around.metrics,
             drain_seconds=_DRAIN_SECONDS,
         )
-        join = JoinStage(plan, topology, replica, horizon_records=around.horizon_records, horizon_ms=around.horizon_ms)
+        join = JoinStage(
+            plan,
+            topology,
+            replica,
+            around.metrics,
+            horizon_records=around.horizon_records,
+            horizon_ms=around.horizon_ms,
+        )
         cluster = SimCluster(around.cluster, around.markers, around.ends, self)
         guard = TopicGuard(cluster, plan.name, topology, around.clock)
         self.deeds = 0

@@ -12,6 +12,7 @@ from sensors.retry import RetryPolicy
 from sensors.tasks import Delivery
 from tests.sim.dice import Dice, Fault
 from tests.sim.processes import Sensor
+from tests.sim.rules import RulesDice
 
 NAME = SensorName(BusName("sim", "bus"), "s")
 EVENT_NAMES = "abcde"
@@ -50,6 +51,7 @@ class Specs:
         self._conditions = _PATIENT_CONDITIONS if restless else _CONDITIONS
         # A trigger that comes back delivers as before: the judge knows one mode per trigger.
         self._deliveries = {f"t{number}": dice.pick(_DELIVERIES) for number in range(_MAX_TRIGGERS + 1)}
+        self._rules = RulesDice(dice.seed, [dependency.name for dependency in _DEPENDENCIES])
         first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 3, 6)))}
         self.sensors = {1: self._sensor(1, first)}
 
@@ -79,6 +81,12 @@ class Specs:
 
     def _sensor(self, generation: int, conditions: Mapping[str, str]) -> Sensor:
         names = [dependency.name for dependency in _DEPENDENCIES]
-        triggers = [TriggerPlan(name, parse(text, names)) for name, text in conditions.items()]
+        before = self.sensors[generation - 1].plan.triggers if generation > 1 else {}
+        triggers = [
+            TriggerPlan(name, parse(text, names), self._rules.change(before[name].rules))
+            if name in before
+            else TriggerPlan(name, parse(text, names), self._rules.rules())
+            for name, text in conditions.items()
+        ]
         plan = SensorPlan.of(NAME, Owner(generation, f"{generation:08}"), _DEPENDENCIES, triggers)
         return Sensor(plan, {name: self._deliveries[name] for name in conditions})

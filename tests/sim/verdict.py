@@ -19,7 +19,7 @@ def verdict_on(simulation: Simulation) -> Verdict:
     plan = simulation.sensors[len(simulation.sensors)].plan
     name = plan.name
     held = {
-        (state.trigger, event.dependency): Source(event.partition, event.offset, event.since)
+        (state.trigger, state.key, event.dependency, Source(event.partition, event.offset, event.since))
         for state in held_state(simulation.cluster, plan, simulation.topology, simulation.clock)
         for event in state.held
     }

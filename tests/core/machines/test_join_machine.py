@@ -341,8 +341,8 @@ class JoinMachine(TightMachine):
         assert commit.position - commit.offset <= self.limits.horizon_records, (
             "a restart reads a bounded piece of the log"
         )
-        for slot in self.partition.slots.values():
-            for event in slot.held.values():
+        for trigger in self.partition._slots:
+            for _, _, event in self.partition.held(trigger):
                 if event.offset is not None:
                     assert event.offset >= commit.offset
                     assert event.source.timestamp >= commit.clock - self.limits.horizon_ms
@@ -372,8 +372,7 @@ class JoinMachine(TightMachine):
 
 def _held(partition: JoinPartition) -> dict[str, dict[str, str]]:
     held = {
-        trigger: {name: event.identity[1] for name, event in slot.held.items()}
-        for trigger, slot in partition.slots.items()
+        trigger: {name: event.identity[1] for _, name, event in partition.held(trigger)} for trigger in partition._slots
     }
     return {trigger: slot for trigger, slot in held.items() if slot}
 
