@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 import tests.sim.bugs_core
-import tests.sim.bugs_loop  # noqa: F401 - both fill the list
+import tests.sim.bugs_keyed
+import tests.sim.bugs_loop  # noqa: F401 - they fill the list
 from tests.sim.planting import MUTANTS
 from tests.sim.simulation import run_seed
 

@@ -51,7 +51,7 @@ class Specs:
         self._conditions = _PATIENT_CONDITIONS if restless else _CONDITIONS
         # A trigger that comes back delivers as before: the judge knows one mode per trigger.
         self._deliveries = {f"t{number}": dice.pick(_DELIVERIES) for number in range(_MAX_TRIGGERS + 1)}
-        self._rules = RulesDice(dice.seed, [dependency.name for dependency in _DEPENDENCIES])
+        self._rules = RulesDice(dice.seed, [each.name for each in _DEPENDENCIES], patient=restless)
         first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 3, 6)))}
         self.sensors = {1: self._sensor(1, first)}
 
