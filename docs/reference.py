@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
 from sensors.filters.spec import Attributes
-from sensors.spec import fields
+from sensors.spec import fields, joins
 from sensors.spec.base import SpecModel
 from sensors.spec.models import SensorManifest
 
@@ -44,6 +44,9 @@ _WORDS = {
     fields.EventReference: "[event reference](#kinds-of-values)",
     fields.Duration: "[duration](#kinds-of-values)",
     fields.Amount: "[amount](#kinds-of-values)",
+    joins.Span: "[duration](#kinds-of-values)",
+    joins.Counts: "map of dependency to whole number",
+    joins.Where: "text, or map of dependency to text",
     Attributes: "map of attribute to value",
     Any: "anything",
 }

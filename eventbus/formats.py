@@ -104,6 +104,8 @@ class ActionFact(_Fact, frozen=True, gc=False):
     key: str = msgspec.field(name="k", default="")
     joined: tuple[int, int] | None = msgspec.field(name="j", default=None)
     """Partition and offset of the completing record in the trigger topic; None where one event was enough."""
+    counted: tuple[str, ...] = msgspec.field(name="n", default=())
+    """Dependencies that need several events: the action gets a list of them."""
     replica: str = msgspec.field(name="r", default="")
     """Who wrote it: Kafka does not tell."""
     trace: Trace | None = msgspec.field(name="w", default=None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eventbus.cloudevents import from_json_batch
@@ -56,6 +57,7 @@ class ActionWriter:
             generation=self.generation,
             key=key,
             joined=(partition, completing.offset or 0),
+            counted=() if trigger.rules is None else trigger.rules.counted,
             replica=self.replica,
             trace=completing.trace,
         )
@@ -123,9 +125,13 @@ def _first_difference(one: bytes, other: bytes) -> int:
     return next(index for index, (left, right) in enumerate(zip(one, other, strict=True)) if left != right)
 
 
-def events_by_dependency(fact: ActionFact, value: bytes | None) -> Mapping[str, Event]:
-    """The events in an action record, by the dependency they satisfied."""
+def events_by_dependency(fact: ActionFact, value: bytes | None) -> Mapping[str, Sequence[Event]]:
+    """The events in an action record, by the dependency they satisfied; the newest of each is the last."""
     events = from_json_batch(value or b"")
     if len(events) != len(fact.events):
         raise FormatError(f"action `{fact.id}` lists {len(fact.events)} events and carries {len(events)}")
-    return {name: event for used, event in zip(fact.events, events, strict=True) for name in used.dependencies}
+    by_dependency: defaultdict[str, list[Event]] = defaultdict(list)
+    for used, event in zip(fact.events, events, strict=True):
+        for name in used.dependencies:
+            by_dependency[name].append(event)
+    return by_dependency

@@ -67,6 +67,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         }
         return tuple(reason for reason, may_be in possible.items() if may_be)
 
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The dependencies that need several events."""
+        return tuple(sorted(name for name, count in self.count.items() if count > 1))
+
     def wanted(self, dependency: str) -> int:
         return self.count.get(dependency, 1)
 

@@ -99,15 +99,19 @@ class Sensor:
         *,
         at_least_once: bool = False,
         retry: RetryPolicy | None = None,
+        when: Mapping[str, Any] | None = None,
     ) -> Callable[[Function], Function]:
         """Declare a trigger whose action is the decorated function. Empty conditions mean all dependencies.
+
+        `when` says more about which events belong together, in the words of a manifest (docs/joins.md):
+        `{"correlate": {"by": "data.order.id"}, "within": "10m"}`.
 
         The function runs in a worker thread. It gets an `ActionCall`; raising an exception makes the attempt fail.
         """
 
         def declare(function: Function) -> Function:
             trigger: dict[str, Any] = {
-                "template": {"name": name, "conditions": conditions, "python": {"function": function}},
+                "template": {"name": name, "conditions": conditions, "python": {"function": function}, **(when or {})},
                 "atLeastOnce": at_least_once,
             }
             if retry is not None:

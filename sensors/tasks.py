@@ -60,12 +60,14 @@ class Task(msgspec.Struct, eq=False):
     def call(self, sensor: str) -> ActionCall:
         """What the action gets. Raises `FormatError` or `InvalidEvent` when the record is corrupt."""
         trace = self.fact.trace
+        events = events_by_dependency(self.fact, self.record.value)
         return ActionCall(
             id=self.fact.id,
             sensor=sensor,
             trigger=self.fact.trigger,
             key=self.fact.key,
-            events=events_by_dependency(self.fact, self.record.value),
+            events={name: several[-1] for name, several in events.items()},
+            batches={name: tuple(events[name]) for name in self.fact.counted if name in events},
             attempt=self.attempt,
             traceparent=trace.parent if trace else None,
             tracestate=(trace.state or None) if trace else None,

@@ -18,8 +18,8 @@ _LET_GO = {
     "superseded": ("replaced", "the latest event of a dependency wins"),
     "expired": ("expired", "too old to be joined with what came later"),
     "reset": ("reset", "the conditions were reset meanwhile"),
-    "duplicate": ("duplicate", "it was here before"),
-    "suppressed": ("not fired", "it fired not long ago"),
+    "duplicate": ("repeated", "it was here before"),
+    "suppressed": ("silenced", "there was a firing not long ago"),
 }
 """What to call it, and why it is so, by the reason that the core gives."""
 

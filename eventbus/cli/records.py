@@ -87,14 +87,21 @@ def _trigger(record: Record) -> Shown:
 def _action(record: Record) -> Shown:
     fact = action_fact(record)
     events = events_by_dependency(fact, record.value)
-    used = " ".join(f"{name}={event.id}" for name, event in events.items())
+    used = " ".join(f"{name}={','.join(event.id for event in several)}" for name, several in events.items())
     facts = {
         "trigger": fact.trigger,
         "action": fact.id,
         "generation": fact.generation,
-        "events": {name: _document(event) for name, event in events.items()},
+        "events": {
+            name: [*map(_document, several)] if name in fact.counted else _document(several[-1])
+            for name, several in events.items()
+        },
     }
-    return Shown([(fact.trigger, "bold"), (fact.id, ""), (used, "")], facts)
+    key: list[Styled] = []
+    if fact.key:
+        facts["key"] = fact.key
+        key = [(f"[{fact.key}]", "cyan")]
+    return Shown([(fact.trigger, "bold"), *key, (fact.id, ""), (used, "")], facts)
 
 
 def _invocation(record: Record) -> Shown:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from eventbus.cli.explain import alternatives
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 15.0
 _COLUMNS = ["trigger", "condition", "holds", "event", "since", "age", "waits for"]
+_MAX_KEYS = 50
+"""So many correlation keys of a trigger are shown; JSON has all of them."""
 
 
 def state(
@@ -48,7 +52,7 @@ def state(
     if output is Output.JSON:
         say_json({"sensor": str(loaded.name), "now": now, "triggers": triggers})
     elif triggers:
-        print_table(_COLUMNS, [row for trigger in triggers for row in _rows(trigger, now)])
+        _print(triggers, now)
     else:
         say("every trigger of this sensor fires on a single event: nothing is ever held")
 
@@ -66,12 +70,24 @@ def _topology(cluster: Cluster, name: SensorName) -> Topology:
     return ensure_sensor_topics(cluster, name)
 
 
+def _print(triggers: Sequence[TriggerState], now: int) -> None:
+    keyed = any(state.key for state in triggers)
+    rows = []
+    for trigger, states in groupby(triggers, attrgetter("trigger")):
+        slots = list(states)
+        for state in slots[:_MAX_KEYS]:
+            rows += [row if keyed else [row[0], *row[2:]] for row in _rows(state, now)]
+        if len(slots) > _MAX_KEYS:
+            rows.append([trigger, f"… and {len(slots) - _MAX_KEYS:,} more keys", *[""] * 6])
+    print_table([_COLUMNS[0], *(["key"] if keyed else []), *_COLUMNS[1:]], rows)
+
+
 def _rows(state: TriggerState, now: int) -> Iterator[list[str]]:
     waits_for = alternatives(state.missing)
     if not state.held:
-        yield [state.trigger, state.condition, "-", "-", "-", "-", waits_for]
+        yield [state.trigger, "-", state.condition, "-", "-", "-", "-", waits_for]
     for number, held in enumerate(state.held):
-        about = [state.trigger, state.condition] if number == 0 else ["", ""]
+        about = [state.trigger, state.key or "-", state.condition] if number == 0 else ["", "", ""]
         event = f"{held.source} {held.id}"
         times = [when(held.since), duration(now - held.since)]
         yield [*about, held.dependency, event, *times, waits_for if number == 0 else ""]

@@ -24,7 +24,9 @@ class ActionCall(msgspec.Struct, frozen=True):
     key: str
     """The correlation key; empty for a trigger that has none."""
     events: Mapping[str, Event]
-    """The event of every dependency that was held when the condition became true."""
+    """The event of every dependency that was held when the condition became true; of several, the newest."""
+    batches: Mapping[str, Sequence[Event]] = msgspec.field(default_factory=dict)
+    """All events of the dependencies that need several (`count`), the oldest first."""
     attempt: int = 1
     traceparent: str | None = None
     """W3C trace context of the event that completed the condition."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,9 +19,12 @@ _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 def body_of(call: ActionCall, payload: Sequence[Parameter] | None) -> bytes:
-    """JSON. Without a payload: an object with one structured CloudEvent per dependency."""
+    """JSON. Without a payload: an object with one structured CloudEvent per dependency, or a list where it counts."""
     if payload is None:
-        return msgspec.json.encode({name: msgspec.Raw(to_json(event)) for name, event in call.events.items()})
+        documents: dict[str, Any] = {name: msgspec.Raw(to_json(event)) for name, event in call.events.items()}
+        for name, events in call.batches.items():
+            documents[name] = [msgspec.Raw(to_json(event)) for event in events]
+        return msgspec.json.encode(documents)
     try:
         return build_payload(payload, call.events)
     except ParameterError as error:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StrictInt
 
@@ -36,13 +36,15 @@ class LogAction:
     def invoke(self, call: ActionCall) -> str:
         if not self._due():
             return "skipped"
-        events = {name: event.id for name, event in call.events.items()}
+        events: dict[str, Any] = {name: event.id for name, event in call.events.items()}
+        events |= {name: [event.id for event in several] for name, several in call.batches.items()}
+        shown = {name: ids if isinstance(ids, str) else "+".join(ids) for name, ids in events.items()}
         _logger.info(
             "sensor=%s trigger=%s action=%s events=%s",
             call.sensor,
             call.trigger,
             call.id,
-            ",".join(f"{name}:{event_id}" for name, event_id in events.items()),
+            ",".join(f"{name}:{ids}" for name, ids in shown.items()),
             extra={"sensor": call.sensor, "trigger": call.trigger, "action_id": call.id, "events": events},
         )
         return "logged"

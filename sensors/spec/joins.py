@@ -1,4 +1,4 @@
-"""What a manifest may say about when a trigger fires, beyond its condition."""
+"""What a manifest may say about when a trigger fires."""
 
 from __future__ import annotations
 
@@ -58,13 +58,15 @@ def _where(given: Any) -> Any:
     return given
 
 
+Where = Annotated[str | dict[str, str], BeforeValidator(_where)]
+Counts = dict[PartName, CountFromOne]
 Span = Annotated[Duration, AfterValidator(_positive)]
 
 
 class Correlate(SpecModel):
     """Join only events that agree on a value."""
 
-    by: Annotated[str | dict[str, str], BeforeValidator(_where)]
+    by: Where
     """Where it is: `data.order.id`, `$.order.id` or `context.subject`; or, by dependency, where each has it."""
     onMissing: Literal["deadLetter", "ignore"] = "deadLetter"
     """What becomes of an event that has no such value."""
@@ -85,6 +87,7 @@ class ByTime(SpecModel):
     cron: Annotated[Text, AfterValidator(_cron)]
     """Five fields, or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`."""
     timezone: Annotated[Text, AfterValidator(_zone)] = "UTC"
+    """Where the clock shows that time: `Europe/Berlin`."""
 
 
 class ConditionsReset(SpecModel):
@@ -94,8 +97,11 @@ class ConditionsReset(SpecModel):
 
 
 class JoinSpec(SpecModel):
-    """When a trigger fires, beyond its condition."""
+    """What a trigger is called, and when it fires."""
 
+    name: PartName
+    conditions: Text = ""
+    """Names of dependencies with `&&`, `||` and parentheses; empty means all of them."""
     correlate: Correlate | None = None
     """Join only events that agree on a value, for each value by itself. Needs `within` or `ttl`."""
     within: Span | None = None
@@ -104,7 +110,7 @@ class JoinSpec(SpecModel):
     """For how long an event is held while others of its key do not come; twice `within` by default."""
     onceWithin: Span | None = None
     """At most one firing in this span of time, for each key; events of others are dropped."""
-    count: dict[PartName, CountFromOne] = Field(default={})
+    count: Counts = Field(default={})
     """How many events a dependency needs; the action gets all of them."""
     dedupe: DedupeSpec | None = None
     onExpire: Literal["discard", "deadLetter"] = "discard"
@@ -172,7 +178,7 @@ def name_flaws(template: Any, names: Collection[str], path: Path) -> Iterator[Fl
         missing = [name for name in sorted(names) if name not in by]
         if missing:
             message = (
-                f"`by` must say where the value is for every dependency of the conditions; `{missing[0]}` is missing"
+                f"`by` must name a path for every dependency of the conditions; `{missing[0]}` is missing"
             )
             yield Flaw((*path, "correlate", "by"), message)
 

@@ -33,7 +33,6 @@ from sensors.spec.fields import (
     KubernetesName,
     PartName,
     StringMap,
-    Text,
 )
 from sensors.spec.joins import JoinSpec, join_flaws
 from sensors.spec.problems import Problem
@@ -83,10 +82,6 @@ class TriggerTemplateBase(JoinSpec):
         | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
     )
     hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
-
-    name: PartName
-    conditions: Text = ""
-    """Names of dependencies with `&&`, `||` and parentheses; empty means all of them."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:

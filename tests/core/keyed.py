@@ -29,7 +29,7 @@ NAMES = "abc"
 
 def stateful_plan(conditions: Mapping[str, str], rules: Mapping[str, Any] | None = None) -> SensorPlan:
     """All triggers have these rules, as a manifest would say them."""
-    spec = JoinSpec.model_validate(rules or {})
+    spec = JoinSpec.model_validate({"name": "any", **(rules or {})})
     triggers = []
     for name, text in conditions.items():
         condition = parse(text, NAMES)

@@ -14,7 +14,7 @@ from sensors.plan import DependencyPlan, SensorPlan
 from tests.core.builders import EXAMPLES
 from tests.core.keyed import NAMES, Desk, stateful_plan
 
-BY_ORDER = {"correlate": {"by": "data.order"}, "within": "10m"}
+BY_ORDER: dict[str, Any] = {"correlate": {"by": "data.order"}, "within": "10m"}
 
 
 def desk(condition: str = "a && b", **rules: Any) -> Desk:

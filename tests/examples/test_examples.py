@@ -55,9 +55,15 @@ def test_on_a_bus_it_fires_as_promised(example: Example, bus: Bus) -> None:
     for trigger in sensor.manifest.spec.triggers:
         sensor.action(trigger.name)(calls.append)
     _run(sensor, bus, example)
-    done = [Firing(call.trigger, {name: event.id for name, event in call.events.items()}) for call in calls]
+    done = [_firing(call) for call in calls]
     assert example.lanes(done) == example.lanes(action.plain() for action in example.scenario.expected)
     assert len({call.id for call in calls}) == len(calls)
+
+
+def _firing(call: ActionCall) -> Firing:
+    events: dict[str, str | list[str]] = {name: event.id for name, event in call.events.items()}
+    events |= {name: [event.id for event in several] for name, several in call.batches.items()}
+    return Firing(call.trigger, events)
 
 
 # --- the real actions -----------------------------------------------------------------------------------------------
@@ -154,6 +160,8 @@ def _outcomes(bus: Bus, name: SensorName) -> list[Firing]:
     done = []
     for record in _records(bus, name.topic(Kind.ACTION)):
         fact = action_fact(record)
-        events = {dependency: event.id for dependency, event in events_by_dependency(fact, record.value).items()}
+        events: dict[str, str | list[str]] = {}
+        for dependency, several in events_by_dependency(fact, record.value).items():
+            events[dependency] = [each.id for each in several] if dependency in fact.counted else several[-1].id
         done.append(Firing(fact.trigger, events, last[fact.id].outcome, last[fact.id].attempt))
     return done

@@ -70,7 +70,7 @@ def _outputs(plan: SensorPlan, event: Event = ORDER, offset: int = 0) -> list[Ou
 def _documents(output: Output) -> dict[str, Any]:
     """The data of each dependency in an action."""
     fact = action_fact(as_read(output, 0))
-    return {name: event.json() for name, event in events_by_dependency(fact, output.value).items()}
+    return {name: event.json() for name, [event] in events_by_dependency(fact, output.value).items()}
 
 
 # --- filters --------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_the_transformed_event_is_what_the_action_gets() -> None:
     event = Event.new("shop", "order", {"n": 1}, id="1", region="eu")
     [output] = _outputs(_transformed(plan_of({"a": {}}, {"t": "a"}), a=b'{"m":2}'), event)
     fact = action_fact(as_read(output, 0))
-    [got] = events_by_dependency(fact, output.value).values()
+    [[got]] = events_by_dependency(fact, output.value).values()
     assert (got.json(), got.id, got.attributes["region"]) == ({"m": 2}, "1", "eu")
     assert fact.id == action_fact(as_read(_outputs(plan_of({"a": {}}, {"t": "a"}), event)[0], 0)).id
 

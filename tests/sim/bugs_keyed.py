@@ -62,7 +62,8 @@ def what_a_plain_trigger_held_is_not_written(original: Any, slots: KeyedSlots, *
 
 @mutant(sensors.runner.stages, "decode_join")
 def the_clock_starts_anew(original: Any, offset: int, metadata: str) -> JoinCommit:
-    return msgspec.structs.replace(original(offset, metadata), clock=0)
+    commit: JoinCommit = original(offset, metadata)
+    return msgspec.structs.replace(commit, clock=0)
 
 
 @mutant(Matcher, "_by_key")
