@@ -25,6 +25,7 @@ from eventbus.ports import Output, Record
 from sensors.match import Matcher
 from sensors.plan import trigger_digest
 from tests.core.builders import TOPOLOGY, event_record, make_plan
+from tests.core.keyed import stateful_plan
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 EVENT = Event.new("shop", "a", {"n": 1}, id="e-1", traceparent=PARENT)
@@ -109,13 +110,36 @@ def test_action_record() -> None:
     ("key", "encoded"),
     [
         (formats.HeldKey("t", "k", "d", 2), b'["held","t","k","d",2]'),
+        (formats.FiredKey("t", "k"), b'["fired","t","k"]'),
+        (formats.SeenKey("t", "k", "shop e-1"), b'["seen","t","k","shop e-1"]'),
         (formats.IdentityKey(), b'["identity"]'),
         (formats.OriginKey("match", 3), b'["origin","match",3]'),
     ],
 )
-def test_state_keys(key: formats.HeldKey | formats.IdentityKey | formats.OriginKey, encoded: bytes) -> None:
+def test_state_keys(key: formats.StateKey, encoded: bytes) -> None:
     assert formats.encode_state_key(key) == encoded
     assert formats.decode_state_key(Record("t", 0, 0, 0, encoded, None, ())) == key
+
+
+def test_records_of_a_stateful_trigger() -> None:
+    rules = {"correlate": {"by": "data.n"}, "within": "10m", "count": {"a": 2}, "dedupe": {"within": "1h"}}
+    plan = stateful_plan({"both": "a && b"}, {**rules, "onceWithin": "1m"})
+    shape = plan.triggers["both"].shape
+    assert shape == "koN2.hJDa"
+    [output] = Matcher(plan, TOPOLOGY, "0").outputs(event_record(EVENT, offset=7, partition=2, timestamp=1234))
+    assert (output.partition, output.key) == (0, b"both\x001")
+    assert formats.header(output.headers, "eb_trigger") == (
+        b'{"t":"both","d":["a"],"e":[2,7,1234],"s":"' + shape.encode() + b'","r":"0","w":["'
+        + PARENT.encode()
+        + b'",""],"k":"1","u":"shop e-1","v":1}'
+    )  # fmt: skip
+    held = formats.StateFact(version=1, shape=shape, source=formats.Source(2, 7, 1234), arrived=(1234, 5))
+    assert formats.encode_fact(held) == b'{"s":"' + shape.encode() + b'","e":[2,7,1234],"a":[1234,5],"v":1}'
+    fired = formats.Fired(version=1, shape="s", firings=(formats.Firing(1234, 1240), formats.Firing(99, 1250)))
+    assert formats.encode_fact(fired) == b'{"s":"s","f":[[1234,1240],[99,1250]],"v":1}'
+    assert formats.encode_fact(formats.Seen(version=1, shape="s", clock=1234)) == b'{"s":"s","c":1234,"v":1}'
+    action = formats.ActionFact(version=1, id="i", trigger="t", events=(), generation=1, key="k", counted=("a",))
+    assert formats.encode_fact(action) == b'{"id":"i","t":"t","e":[],"g":1,"k":"k","n":["a"],"v":1}'
 
 
 def test_state_identity_and_origin_values() -> None:
