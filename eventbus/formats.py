@@ -6,6 +6,7 @@ Every record keeps its facts in one `eb_…` header (compact JSON) and its paylo
 topic       key                          header               value
 =========== ============================ ==================== =====================================================
 trigger     trigger NUL key              `eb_trigger`         the event as a structured CloudEvent (JSON)
+trigger     trigger NUL key              `eb_flush`           none: what an operator wants
 action      trigger NUL key              `eb_action`          a JSON array of the events of all dependencies
 state       ["held",trigger,key,dep,n]   `eb_state`           the held event, as in the trigger topic
 state       ["fired",trigger,key]        none                 JSON: when it fired
@@ -30,6 +31,7 @@ from eventbus.ports import Headers, Record
 
 VERSION = 1
 TRIGGER_HEADER = "eb_trigger"
+FLUSH_HEADER = "eb_flush"
 ACTION_HEADER = "eb_action"
 STATE_HEADER = "eb_state"
 DLQ_HEADER = "eb_dlq"
@@ -85,6 +87,14 @@ class TriggerFact(_Fact, frozen=True, gc=False):
     """The correlation key; empty for a trigger that has none."""
     unique: str | None = msgspec.field(name="u", default=None)
     """What must not count twice, for a trigger that asks for it."""
+
+
+class Flush(_Fact, frozen=True, gc=False):
+    """An operator wants a trigger to let go of what it holds for one correlation key, or to fire with it."""
+
+    trigger: str = msgspec.field(name="t")
+    fire: bool = msgspec.field(name="f")
+    key: str = msgspec.field(name="k", default="")
 
 
 class UsedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -245,6 +255,7 @@ F = TypeVar("F", bound=_Fact)
 _encode = msgspec.json.Encoder().encode
 _key_decoder: msgspec.json.Decoder[StateKey] = msgspec.json.Decoder(StateKey)
 _trigger_decoder = msgspec.json.Decoder(TriggerFact)
+_flush_decoder = msgspec.json.Decoder(Flush)
 _action_decoder = msgspec.json.Decoder(ActionFact)
 _state_decoder = msgspec.json.Decoder(StateFact)
 _dead_letter_decoder = msgspec.json.Decoder(DeadLetter)
@@ -272,6 +283,10 @@ def decode_state_key(record: Record) -> StateKey:
 
 def trigger_fact(record: Record) -> TriggerFact:
     return _from_header(record, TRIGGER_HEADER, _trigger_decoder)
+
+
+def flush(record: Record) -> Flush:
+    return _from_header(record, FLUSH_HEADER, _flush_decoder)
 
 
 def action_fact(record: Record) -> ActionFact:

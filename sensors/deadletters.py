@@ -15,6 +15,7 @@ INVALID_RECORD = "invalid-record"
 SPEC_CHANGED = "spec-changed"
 NO_KEY = "no-correlation-key"
 EXPIRED_EVENT = "expired"
+FLUSHED = "flushed"
 UNPRODUCIBLE = "unproducible"
 ACTION_FAILED = "action-failed"
 

@@ -8,7 +8,7 @@ from eventbus.formats import TRIGGER_HEADER, VERSION, HeldKey, TriggerFact, enco
 from eventbus.hashing import slot_key
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
-from sensors.deadletters import EXPIRED_EVENT, SPEC_CHANGED, DeadLetters
+from sensors.deadletters import EXPIRED_EVENT, FLUSHED, SPEC_CHANGED, DeadLetters
 from sensors.held import Held
 from sensors.keyed import Gone
 from sensors.plan import TriggerPlan
@@ -31,6 +31,12 @@ class HeldLetters(msgspec.Struct, frozen=True):
         record = self._record(HeldKey(trigger.name, key, gone.dependency), gone.event, trigger.shape)
         detail = f"{gone.reason} while the trigger `{trigger.name}` held it for the dependency `{gone.dependency}`"
         return self.letters.of(record, EXPIRED_EVENT, detail, trigger=trigger.name)
+
+    def flushed(self, trigger: TriggerPlan, key: str, dependency: str, event: Held) -> Output:
+        """An operator has dropped it."""
+        record = self._record(HeldKey(trigger.name, key, dependency), event, trigger.shape)
+        detail = f"the trigger `{trigger.name}` held it for the dependency `{dependency}` when it was flushed"
+        return self.letters.of(record, FLUSHED, detail, trigger=trigger.name)
 
     def _record(self, key: HeldKey, event: Held, shape: str) -> Record:
         fact = TriggerFact(

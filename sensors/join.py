@@ -28,12 +28,13 @@ replayed: what they hold and remember lives in the state topic alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import msgspec
 
 from eventbus.errors import FormatError, NewerFormatError
 from eventbus.formats import (
+    FLUSH_HEADER,
     STATE_HEADER,
     VERSION,
     HeldKey,
@@ -42,6 +43,8 @@ from eventbus.formats import (
     TriggerFact,
     encode_fact,
     encode_state_key,
+    flush,
+    header,
     state_fact,
 )
 from eventbus.metadata import JoinCommit, Mark, marks_that_fit
@@ -278,7 +281,10 @@ class JoinPartition:
         except NewerFormatError:
             raise
         except FormatError as error:
-            outputs.append(self._dead_letters.of(record, INVALID_RECORD, str(error)))
+            if header(record.headers, FLUSH_HEADER) is None:
+                outputs.append(self._dead_letters.of(record, INVALID_RECORD, str(error)))
+            else:
+                self._flush(record, outputs)
             return
         self._clock = max(self._clock, event.source.timestamp)
         trigger = self._plan.triggers.get(fact.trigger)
@@ -305,6 +311,28 @@ class JoinPartition:
         if arrival.fired is not None:
             outputs.append(self._action.joined(trigger, fact.key, arrival.fired, completing, self._partition))
 
+    def _flush(self, record: Record, outputs: list[Output]) -> None:
+        """What an operator wants. It stands in the log like an event, so that every replica and replay obeys it."""
+        wanted = flush(record)
+        trigger = self._plan.triggers.get(wanted.trigger)
+        if trigger is None:
+            return
+        used: list[tuple[str, Held]] = []
+        if trigger.rules is not None:
+            arrival = self._keyed.flush(trigger, wanted.key, self._clock, fire=wanted.fire)
+            self._let_go(trigger, wanted.key, arrival.gone, outputs)
+            used = arrival.fired or []
+        elif not wanted.key and trigger.name in self._slots:
+            slot = self._slots[trigger.name]
+            used = sorted(slot.held.items())
+            outputs += self._emptied(trigger, slot)
+        if used and wanted.fire:
+            newest = max((event for _, event in used), key=attrgetter("age"))
+            completing = msgspec.structs.replace(newest, offset=record.offset)
+            outputs.append(self._action.joined(trigger, wanted.key, used, completing, self._partition))
+        elif used:
+            outputs += [self._letters.flushed(trigger, wanted.key, name, event) for name, event in used]
+
     def _let_go(self, trigger: TriggerPlan, key: str, gone: Sequence[Gone], outputs: list[Output]) -> None:
         self._unused += [Unused(trigger.name, key, each) for each in gone]
         if trigger.rules is not None and trigger.rules.bury_expired:
@@ -323,10 +351,15 @@ class JoinPartition:
     def _fire(self, trigger: TriggerPlan, slot: Slot, completing: Held) -> list[Output]:
         """One action with the events of all dependencies; then nothing is held any more."""
         action = self._action.joined(trigger, "", sorted(slot.held.items()), completing, self._partition)
+        return [action, *self._emptied(trigger, slot)]
+
+    def _emptied(self, trigger: TriggerPlan, slot: Slot) -> list[Output]:
+        if slot.held:
+            self._touched.add(trigger.name)
         tombstones = [self._state_output(trigger.name, name, None) for name in sorted(slot.stored)]
         slot.held.clear()
         slot.stored.clear()
-        return [action, *tombstones]
+        return tombstones
 
     # --- marks and spill --------------------------------------------------------------------------------------------
 

@@ -145,6 +145,17 @@ class KeyedSlot:
         self._remember((*self.firings, Firing(newest, clock)), changes)
         return True
 
+    def flush(self, rules: Rules, clock: int, changes: Changes, *, fire: bool) -> Arrival:
+        """Hold nothing any more. To fire with what was held is a firing like any other."""
+        gone = self.forget(rules, clock, changes)
+        used = [(name, kept.event) for name, kept in self.events()]
+        for name in list(self.held):
+            self._drop(name, self.held[name], changes)
+        if used and fire and rules.once_within is not None:
+            newest = max(event.source.timestamp for _, event in used)
+            self._remember((*self.firings, Firing(newest, clock)), changes)
+        return Arrival(gone, used)
+
     # --- time passes ------------------------------------------------------------------------------------------------
 
     def forget(self, rules: Rules, clock: int, changes: Changes) -> list[Gone]:

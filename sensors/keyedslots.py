@@ -158,6 +158,15 @@ class KeyedSlots:
         self._settle(slot)
         return arrival
 
+    def flush(self, trigger: TriggerPlan, key: str, clock: int, *, fire: bool) -> Arrival:
+        """`fired` is what was held."""
+        slot = self.slots[trigger.name].get(key)
+        if slot is None or trigger.rules is None:
+            return Arrival([], [])
+        arrival = slot.flush(trigger.rules, clock, self._changes, fire=fire)
+        self._settle(slot)
+        return arrival
+
     def sweep(self, clock: int) -> Iterator[tuple[str, str, Gone]]:
         """Clean up slots that nobody visits: by trigger and key, the events that are gone."""
         for _ in range(SWEEP):

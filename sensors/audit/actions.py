@@ -11,6 +11,7 @@ import msgspec
 
 from eventbus.formats import (
     ACTION_HEADER,
+    FLUSH_HEADER,
     TRIGGER_HEADER,
     ActionFact,
     DeadLetter,
@@ -24,13 +25,21 @@ from eventbus.names import Stage
 from eventbus.ports import Record
 from sensors.audit.reference import Expected, Match, Reference
 from sensors.audit.violations import Breach, Violation, event_places, place, place_of
-from sensors.deadletters import EXPIRED_EVENT, INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED, UNPRODUCIBLE
+from sensors.deadletters import (
+    EXPIRED_EVENT,
+    FLUSHED,
+    INVALID_EVENT,
+    NO_KEY,
+    SPEC_CHANGED,
+    TRANSFORM_FAILED,
+    UNPRODUCIBLE,
+)
 
 Held: TypeAlias = AbstractSet[tuple[str, str, str, Source]]
 """What a replica would hold if it restored now: trigger, correlation key, dependency, and where the event stands."""
 
-
-_HELD = (SPEC_CHANGED, UNPRODUCIBLE, EXPIRED_EVENT)
+_LET_GO = (EXPIRED_EVENT, FLUSHED)
+_HELD = (SPEC_CHANGED, UNPRODUCIBLE, *_LET_GO)
 
 
 class Letters(msgspec.Struct, frozen=True):
@@ -44,8 +53,8 @@ class Letters(msgspec.Struct, frozen=True):
     """Trigger records that no longer fitted the spec, or that the log would not take."""
     unkeyed: Counter[tuple[str, str]]
     """Events without a correlation key, by trigger and place."""
-    expired: Counter[Match]
-    """Held events that expired."""
+    let_go: Counter[Match]
+    """Held events that expired, or that an operator has dropped."""
     unproducible: set[str]
     """Actions that the log would not take."""
     actions: set[str]
@@ -63,11 +72,9 @@ class Letters(msgspec.Struct, frozen=True):
                 by_place[letter.reason][_place(letter)] += 1
             elif letter.reason == NO_KEY:
                 letters.unkeyed[letter.trigger or "", _place(letter)] += 1
-            elif letter.reason in (SPEC_CHANGED, UNPRODUCIBLE, EXPIRED_EVENT) and header(
-                record.headers, TRIGGER_HEADER
-            ):
+            elif letter.reason in _HELD and header(record.headers, TRIGGER_HEADER):
                 fact = trigger_fact(record)
-                counts = letters.expired if letter.reason == EXPIRED_EVENT else letters.parked
+                counts = letters.let_go if letter.reason in _LET_GO else letters.parked
                 counts[Match(fact.trigger, fact.source, fact.key)] += 1
             elif letter.reason == UNPRODUCIBLE and header(record.headers, ACTION_HEADER):
                 letters.unproducible.add(action_fact(record).id)
@@ -128,6 +135,8 @@ def check_trigger_records(
     """I3, the first half of the way: every event that a trigger wants to join is in the trigger topic, once."""
     seen: set[Match] = set()
     for record in records:
+        if header(record.headers, FLUSH_HEADER):
+            continue
         fact = trigger_fact(record)
         match = Match(fact.trigger, fact.source, fact.key)
         if match in seen or match not in reference.to_join:
@@ -175,7 +184,7 @@ def check_balance(
 
 def _check_letters(reference: Reference, event_topic: str, letters: Letters) -> Iterator[Violation]:
     yield from _check_held_letters(reference, event_topic, "no longer fits the spec", reference.parked, letters.parked)
-    yield from _check_held_letters(reference, event_topic, "has expired", reference.expired, letters.expired)
+    yield from _check_held_letters(reference, event_topic, "was let go", reference.buried, letters.let_go)
     for trigger, event in (reference.unkeyed - letters.unkeyed) + (letters.unkeyed - reference.unkeyed):
         wrong = "lost" if (trigger, event) in reference.unkeyed else "too many"
         what = f"an event without a correlation key: its dead letter is {wrong}"

@@ -14,7 +14,7 @@ import msgspec
 from eventbus.cloudevents import from_kafka
 from eventbus.errors import FormatError, InvalidEvent
 from eventbus.events import Event
-from eventbus.formats import UNREADABLE, Source, TriggerFact, trigger_fact
+from eventbus.formats import FLUSH_HEADER, UNREADABLE, Flush, Source, TriggerFact, flush, header, trigger_fact
 from eventbus.hashing import action_id
 from eventbus.names import SensorName, Stage
 from eventbus.ports import Record
@@ -103,8 +103,8 @@ class Reference:
         self.unkeyed: Counter[tuple[str, str]] = Counter()
         """Events without a correlation key, by trigger and place, where they have to be in the dead letters."""
         self.unused: set[Match] = set()
-        """Superseded, expired, seen before, or used for a firing that was suppressed."""
-        self.expired: list[Match] = []
+        """Superseded, expired, flushed, seen before, or used for a firing that was suppressed."""
+        self.buried: list[Match] = []
         """What of that has to be in the dead letters."""
         self.parked: list[Match] = []
         self._slots: dict[tuple[str, str], _Slot] = defaultdict(_Slot)
@@ -245,6 +245,9 @@ class Reference:
                     events[:] = [msgspec.structs.replace(each, rank=(each.rank[1], 0)) for each in events]
 
     def _join(self, plan: SensorPlan, record: Record, slots: dict[tuple[str, str], str], clock: int) -> int:
+        if header(record.headers, FLUSH_HEADER):
+            self._flush(plan, flush(record), record, clock)
+            return clock
         try:
             fact = trigger_fact(record)
             found = _identity(record.value or b"")
@@ -269,8 +272,24 @@ class Reference:
             return clock
         enough = {name for name, events in slot.held.items() if len(events) >= _wanted(trigger, name)}
         if any(alternative <= enough for alternative in trigger.condition.alternatives):
-            self._complete(trigger, slot, fact, record, clock)
+            self._complete(trigger, slot, fact.key, record, clock)
         return clock
+
+    def _flush(self, plan: SensorPlan, wanted: Flush, record: Record, clock: int) -> None:
+        trigger = plan.triggers.get(wanted.trigger)
+        slot = self._slots[wanted.trigger, wanted.key]
+        if trigger is not None and trigger.rules is not None:
+            self._forget(trigger.rules, slot, (wanted.trigger, wanted.key), clock)
+        held = [waiting for events in slot.held.values() for waiting in events]
+        if trigger is None or not held:
+            return
+        if wanted.fire:
+            self._complete(trigger, slot, wanted.key, record, clock, forced=True)
+            return
+        slot.held.clear()
+        dropped = [Match(trigger.name, waiting.source, wanted.key) for waiting in held]
+        self.unused.update(dropped)
+        self.buried += dropped
 
     def _arrive(self, trigger: TriggerPlan, slot: _Slot, fact: TriggerFact, names: list[str], arrived: Waiting) -> bool:
         """A stateful trigger gets an event. Returns whether it counts. Every rule looks at everything, every time."""
@@ -298,14 +317,16 @@ class Reference:
             match = Match(place[0], waiting.source, place[1])
             self.unused.add(match)
             if rules.bury_expired:
-                self.expired.append(match)
+                self.buried.append(match)
 
     def _keep_newest(self, trigger: TriggerPlan, place: tuple[str, str], name: str, events: list[Waiting]) -> None:
         events.sort(key=lambda waiting: waiting.rank)
         while len(events) > _wanted(trigger, name):
             self.unused.add(Match(place[0], events.pop(0).source, place[1]))
 
-    def _complete(self, trigger: TriggerPlan, slot: _Slot, fact: TriggerFact, record: Record, clock: int) -> None:
+    def _complete(
+        self, trigger: TriggerPlan, slot: _Slot, key: str, record: Record, clock: int, *, forced: bool = False
+    ) -> None:
         used = dict.fromkeys(
             (waiting.source, waiting.identity) for name in sorted(slot.held) for waiting in slot.held[name]
         )
@@ -313,8 +334,8 @@ class Reference:
         newest = max(source.timestamp for source, _ in used)
         once = None if trigger.rules is None else trigger.rules.once_within
         if once is not None:
-            if any(abs(newest - timestamp) < once for timestamp, _ in slot.firings):
-                self.unused |= {Match(fact.trigger, source, fact.key) for source, _ in used}
+            if not forced and any(abs(newest - timestamp) < once for timestamp, _ in slot.firings):
+                self.unused |= {Match(trigger.name, source, key) for source, _ in used}
                 return
             slot.firings.append((newest, clock))
         topic = self._name.event_topic
@@ -322,14 +343,14 @@ class Reference:
         sources = tuple(source for source, _ in used)
         self.actions.append(
             Expected(
-                id=action_id(str(self._name), fact.trigger, references),
-                trigger=fact.trigger,
+                id=action_id(str(self._name), trigger.name, references),
+                trigger=trigger.name,
                 sources=sources,
-                lane=(fact.trigger, fact.key),
+                lane=(trigger.name, key),
                 origin=(Stage.JOIN, record.partition, record.offset),
                 place=place_of(record),
                 events=event_places(topic, sources),
-                key=fact.key,
+                key=key,
             )
         )
 

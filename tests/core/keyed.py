@@ -7,7 +7,17 @@ from typing import Any
 
 from eventbus.cloudevents import from_json_batch
 from eventbus.events import Event
-from eventbus.formats import IdentityKey, OriginKey, action_fact, dead_letter, decode_state_key
+from eventbus.formats import (
+    FLUSH_HEADER,
+    VERSION,
+    Flush,
+    IdentityKey,
+    OriginKey,
+    action_fact,
+    dead_letter,
+    decode_state_key,
+    encode_fact,
+)
 from eventbus.metadata import JoinCommit, decode_join, encode_join
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
@@ -63,6 +73,13 @@ class Desk:
                 self.log.append(as_read(output, len(self.log)))
             else:
                 self._write([output])
+
+    def flush(self, key: str = "", *, fire: bool, trigger: str = "t") -> None:
+        """What an operator writes; it is obeyed at once."""
+        fact = Flush(version=VERSION, trigger=trigger, fire=fire, key=key)
+        headers = [(FLUSH_HEADER, encode_fact(fact))]
+        self.log.append(Record(NAME.topic(Kind.TRIGGER), 0, len(self.log), 0, None, None, headers))
+        self.work()
 
     def work(self, records: int | None = None, *, lost: bool = False) -> None:
         """One batch of what is there. `lost`: it is never committed, and the replica starts again."""

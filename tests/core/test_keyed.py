@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventbus.formats import FiredKey, HeldKey, SeenKey, decode_state_key
-from sensors.deadletters import EXPIRED_EVENT, NO_KEY, SPEC_CHANGED
+from sensors.deadletters import EXPIRED_EVENT, FLUSHED, NO_KEY, SPEC_CHANGED
 from sensors.plan import DependencyPlan, SensorPlan
 from tests.core.builders import EXAMPLES
 from tests.core.keyed import NAMES, Desk, stateful_plan
@@ -333,6 +333,50 @@ def test_fewer_events_are_needed_than_are_held() -> None:
     assert t.held() == ["a2"]
     assert len(t.state) == 1
     assert t.arrive("b", 9) == ["a2 b3"]
+
+
+# --- an operator wants something ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rules", [{}, {"within": "1h"}])
+def test_a_trigger_is_flushed(rules: dict[str, Any]) -> None:
+    t = desk("a && b && c", **rules)
+    t.arrive("a", 0, id="a")
+    t.arrive("b", 1, id="b")
+    t.restart()
+    t.flush(fire=True)
+    assert t.fired() == ["a b"]
+    assert t.held() == []
+    t.arrive("c", 2, id="c")
+    t.flush(fire=False)
+    assert t.reasons() == [FLUSHED]
+    t.restart()
+    assert t.held() == []
+    assert not t.state
+    t.flush(fire=True)
+    assert t.fired() == ["a b"], "where nothing is held nothing fires"
+    t.check()
+
+
+def test_one_key_is_flushed_and_the_others_are_not() -> None:
+    t = desk(**BY_ORDER)
+    t.arrive("a", 0, order=1)
+    t.arrive("a", 1, order=2)
+    t.flush("1", fire=True)
+    t.flush("unknown", fire=True)
+    t.flush("2", fire=True, trigger="unknown")
+    assert t.fired() == ["1: a0"]
+    assert t.held() == ["a1"]
+    t.check()
+
+
+def test_a_firing_by_hand_counts_for_once_within() -> None:
+    t = desk(onceWithin="60s")
+    t.arrive("a", 0)
+    t.flush(fire=True)
+    t.arrive("a", 10)
+    assert t.arrive("b", 11) == []
+    t.check()
 
 
 # --- whatever happens -----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from sensors.runner import stages
 from tests.sim.dice import Dice, Fault
 from tests.sim.journal import Journal
 from tests.sim.log import Crash, DelayedEnds, LateMarkers
+from tests.sim.operator import Operator
 from tests.sim.processes import INVOKE, Process, Sensor, SimClock, Sink, Surroundings, out_topic
 from tests.sim.settling import settle
 from tests.sim.shop import Shop
@@ -101,6 +102,8 @@ class Simulation:
             dice, self.clock, self.journal, self.cluster._broker.topics[NAME.event_topic].partitions, events
         )
         self._specs = Specs(dice)
+        triggers = self.cluster._broker.topics[NAME.topic(Kind.TRIGGER)].partitions
+        self._operator = Operator(seed, self.clock, self.journal, triggers)
         self.processes: dict[str, Process] = {}
         self._started = 0
 
@@ -160,6 +163,7 @@ class Simulation:
             self._remove_old_records()
         if self._specs.may_change() and dice.strikes(Fault.SPEC_CHANGE):
             self._specs.change()
+        self._operator.look(list(self._specs.latest.plan.triggers))
         if not dice.below(20):
             self.clock.advance(8 * dice.fraction())
 
