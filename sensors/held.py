@@ -1,4 +1,4 @@
-"""An event that a trigger holds, as it is read from the trigger topic."""
+"""Events that a trigger holds, as they are read from the trigger topic."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     def age(self) -> tuple[int, int]:
         """Sorts the oldest first; of events that were appended in the same millisecond, as they arrived."""
         return self.source.timestamp, -1 if self.offset is None else self.offset
+
+
+class Slot(msgspec.Struct):
+    """What one trigger holds, by dependency."""
+
+    held: dict[str, Held] = msgspec.field(default_factory=dict)
+    stored: set[str] = msgspec.field(default_factory=set)
+    """Dependencies that have a record in the state topic, current or outdated."""
+
+    def oldest(self) -> int | None:
+        """The oldest offset that must stay in the log for this slot."""
+        return min((event.offset for event in self.held.values() if event.offset is not None), default=None)
 
 
 class _EventIdentity(msgspec.Struct):

@@ -53,7 +53,7 @@ from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.actionrecords import ActionWriter
 from sensors.deadletters import INVALID_RECORD, SPEC_CHANGED, DeadLetters
-from sensors.held import Held, by_dependency, identity_in, read_event
+from sensors.held import Held, Slot, by_dependency, identity_in, read_event
 from sensors.heldletters import HeldLetters
 from sensors.keyed import Gone, Memory
 from sensors.keyedslots import KeyedSlots, Stray
@@ -62,18 +62,6 @@ from sensors.rules import EXPIRED, RESET
 
 HORIZON_RECORDS = 10_000
 HORIZON_MS = 3_600_000
-
-
-class Slot(msgspec.Struct):
-    """What one trigger holds, by dependency."""
-
-    held: dict[str, Held] = msgspec.field(default_factory=dict)
-    stored: set[str] = msgspec.field(default_factory=set)
-    """Dependencies that have a record in the state topic, current or outdated."""
-
-    def oldest(self) -> int | None:
-        """The oldest offset that must stay in the log for this slot."""
-        return min((event.offset for event in self.held.values() if event.offset is not None), default=None)
 
 
 class Unused(msgspec.Struct, frozen=True):

@@ -15,10 +15,10 @@ from eventbus.metadata import InvokeCommit, JoinCommit
 from eventbus.names import Kind
 from eventbus.ports import Commit, Output, Record
 from sensors.actions.base import ActionError
-from sensors.held import Held, read_event
+from sensors.held import Held, Slot, read_event
 from sensors.heldletters import HeldLetters
 from sensors.invoke import Invoker
-from sensors.join import JoinPartition, Slot
+from sensors.join import JoinPartition
 from sensors.ledger import Ledger
 from sensors.plan import trigger_digest
 from sensors.runner.stages import JoinStage, MatchStage
