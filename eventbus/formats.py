@@ -12,6 +12,7 @@ state       ["held",trigger,key,dep,n]   `eb_state`           the held event, as
 state       ["fired",trigger,key]        none                 JSON: when it fired
 state       ["seen",trigger,key,value]   none                 JSON: when the event came that must not count again
 state       ["identity"], ["origin",…]   none                 JSON
+control     ["paused",trigger]           none                 JSON: since when; of all triggers where it is empty
 invocation  action id                    none                 JSON
 dead letter as in the original record    `eb_dlq` + original  the original value, byte for byte
 =========== ============================ ==================== =====================================================
@@ -159,6 +160,12 @@ class IdentityKey(msgspec.Struct, frozen=True, array_like=True, tag="identity"):
     """Key of a state partition's identity."""
 
 
+class PausedKey(msgspec.Struct, frozen=True, array_like=True, tag="paused"):
+    """Key of an operator's wish that a trigger does nothing for now; empty for all triggers."""
+
+    trigger: str
+
+
 class OriginKey(msgspec.Struct, frozen=True, array_like=True, tag="origin"):
     """Key of the note that a stage has begun to read a partition of its input."""
 
@@ -181,6 +188,12 @@ class Fired(_Fact, frozen=True, gc=False):
 
     shape: str = msgspec.field(name="s")
     firings: tuple[Firing, ...] = msgspec.field(name="f")
+
+
+class Paused(_Fact, frozen=True, gc=False):
+    """Since when a trigger is paused."""
+
+    at: Int64
 
 
 class Seen(_Fact, frozen=True, gc=False):
@@ -262,6 +275,8 @@ _dead_letter_decoder = msgspec.json.Decoder(DeadLetter)
 _identity_decoder = msgspec.json.Decoder(Identity)
 _origin_decoder = msgspec.json.Decoder(Origin)
 _fired_decoder = msgspec.json.Decoder(Fired)
+_paused_decoder = msgspec.json.Decoder(Paused)
+_paused_key_decoder = msgspec.json.Decoder(PausedKey)
 _seen_decoder = msgspec.json.Decoder(Seen)
 _invocation_decoder = msgspec.json.Decoder(Invocation)
 
@@ -270,7 +285,7 @@ def encode_fact(fact: _Fact) -> bytes:
     return _encode(fact)
 
 
-def encode_state_key(key: StateKey) -> bytes:
+def encode_state_key(key: StateKey | PausedKey) -> bytes:
     return _encode(key)
 
 
@@ -315,6 +330,17 @@ def fired(record: Record) -> Fired:
 
 def seen(record: Record) -> Seen:
     return _decoded(record, record.value or b"", _seen_decoder)
+
+
+def paused(record: Record) -> tuple[str, Paused | None]:
+    """A record of the control topic: which trigger, and since when it is paused, if it is."""
+    try:
+        key = _paused_key_decoder.decode(record.key or b"")
+    except UNREADABLE as error:
+        raise FormatError(f"{_where(record)}: the key is not one of ours: {error}") from None
+    if record.value is None:
+        return key.trigger, None
+    return key.trigger, _decoded(record, record.value, _paused_decoder)
 
 
 def invocation(record: Record) -> Invocation:

@@ -16,6 +16,7 @@ import msgspec
 from eventbus.errors import ConfigError
 
 MAX_TOPIC_LENGTH = 249  # Kafka's limit
+_CONTROL = "control"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
@@ -46,7 +47,7 @@ class BusName(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         check_name("namespace", self.namespace)
         check_name("bus", self.bus)
-        for kind in Kind:
+        for kind in (*Kind, _CONTROL):
             if self.bus.endswith(f"-{kind}"):
                 raise ConfigError(
                     f"a bus cannot be called `{self.bus}`: names that end in `-{kind}` are for sensors' topics"
@@ -85,6 +86,11 @@ class SensorName(msgspec.Struct, frozen=True):
 
     def topic(self, kind: Kind) -> str:
         return f"{self.prefix}-{kind}"
+
+    @property
+    def control_topic(self) -> str:
+        """What operators want of the sensor: one compacted partition that every replica follows."""
+        return f"{self.prefix}-{_CONTROL}"
 
     def input_topic(self, stage: Stage) -> str:
         """What a stage reads."""

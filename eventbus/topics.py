@@ -63,7 +63,8 @@ def event_topic(bus: BusName, partitions: int) -> TopicSpec:
 
 
 def sensor_topics(name: SensorName, partitions: int) -> list[TopicSpec]:
-    return [TopicSpec(name.topic(kind), partitions, config) for kind, config in _CONFIGS.items()]
+    topics = [TopicSpec(name.topic(kind), partitions, config) for kind, config in _CONFIGS.items()]
+    return [*topics, TopicSpec(name.control_topic, 1, _CONFIGS[Kind.STATE])]
 
 
 def ensure_event_topic(cluster: Cluster, bus: BusName, partitions: int | None = None) -> int:

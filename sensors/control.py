@@ -1,4 +1,4 @@
-"""What operators want of a running sensor, written to its log so that every replica obeys it in the same place."""
+"""What operators want of a running sensor: to pause a trigger, to let it go on, to let go of what it holds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from contextlib import suppress
 from itertools import islice
 
 from eventbus.errors import LogError
-from eventbus.formats import FLUSH_HEADER, VERSION, Flush, encode_fact
+from eventbus.formats import FLUSH_HEADER, VERSION, Flush, Paused, PausedKey, encode_fact, encode_state_key, paused
 from eventbus.hashing import partition_of, slot_key
 from eventbus.names import Kind, SensorName
-from eventbus.ports import Cluster, Output
+from eventbus.ports import Clock, Cluster, Output
 from eventbus.topics import Topology
+from sensors.deadletters import PAUSED
+from sensors.inspection import read_range
+from sensors.redrive import Outcome, Selection, redrive
 
 _CHUNK = 1000
 """Records of one transaction."""
@@ -33,6 +36,43 @@ def _flush(name: SensorName, topology: Topology, trigger: str, key: str, *, fire
     fact = Flush(version=VERSION, trigger=trigger, fire=fire, key=key)
     partition = partition_of(place, topology.trigger_partitions)
     return Output(name.topic(Kind.TRIGGER), partition, place, None, [(FLUSH_HEADER, encode_fact(fact))])
+
+
+ALL = ""
+"""Stands for all triggers of a sensor."""
+
+
+def pause(cluster: Cluster, name: SensorName, trigger: str, clock: Clock) -> None:
+    """Let a trigger do nothing for now. Its actions are kept in the dead-letter topic until it is resumed."""
+    write(cluster, name, [_paused(name, trigger, Paused(version=VERSION, at=clock.now_ms()))])
+
+
+def resume(cluster: Cluster, name: SensorName, trigger: str, clock: Clock) -> Iterator[Outcome]:
+    """Let a trigger go on, and drive back what was kept meanwhile. The older actions come first.
+
+    What is driven back is never kept again, so most of it can be on its way before the pause ends; then comes what
+    was kept while that went on.
+    """
+    kept = Selection(reason=PAUSED, trigger=trigger or None)
+    yield from redrive(cluster, name, kept, clock)
+    write(cluster, name, [_paused(name, trigger, None)])
+    yield from redrive(cluster, name, kept, clock)
+
+
+def paused_triggers(cluster: Cluster, name: SensorName, clock: Clock) -> dict[str, int]:
+    """Since when which triggers are paused."""
+    reader = cluster.reader()
+    try:
+        records = list(read_range(reader, name.control_topic, 0, start=0, end=None, clock=clock))
+    finally:
+        reader.close()
+    states = dict(paused(record) for record in records)
+    return {trigger: state.at for trigger, state in states.items() if state is not None}
+
+
+def _paused(name: SensorName, trigger: str, since: Paused | None) -> Output:
+    value = None if since is None else encode_fact(since)
+    return Output(name.control_topic, 0, encode_state_key(PausedKey(trigger)), value)
 
 
 def write(cluster: Cluster, name: SensorName, outputs: Iterable[Output]) -> None:

@@ -16,6 +16,7 @@ SPEC_CHANGED = "spec-changed"
 NO_KEY = "no-correlation-key"
 EXPIRED_EVENT = "expired"
 FLUSHED = "flushed"
+PAUSED = "paused"
 UNPRODUCIBLE = "unproducible"
 ACTION_FAILED = "action-failed"
 

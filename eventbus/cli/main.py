@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from eventbus.cli import broker, dlq
+from eventbus.cli.control import flush, pause, resume
 from eventbus.cli.demo import demo
 from eventbus.cli.explain import explain
 from eventbus.cli.graph import graph
@@ -66,6 +67,14 @@ app.command(epilog=examples("eventbus graph orders.yaml", "eventbus graph orders
     graph
 )
 app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
+app.command(epilog=examples("eventbus pause orders.yaml", "eventbus pause orders ship"))(pause)
+app.command(epilog=examples("eventbus resume orders.yaml", "eventbus resume orders ship"))(resume)
+app.command(
+    epilog=examples(
+        "eventbus flush orders.yaml ship --drop",
+        "eventbus flush orders.yaml ship order-17 --fire --yes",
+    ),
+)(flush)
 app.add_typer(dlq.app)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
