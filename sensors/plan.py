@@ -30,6 +30,8 @@ class TriggerPlan(msgspec.Struct, frozen=True, dict=True):
 
     name: str
     condition: Condition
+    has_dlq_trigger: bool = False
+    """Whether another action is due when this trigger's is given up."""
 
     @property
     def direct(self) -> bool:
@@ -76,3 +78,8 @@ class SensorPlan(msgspec.Struct, frozen=True):
 
 def trigger_digest(name: str) -> str:
     return short_digest("trigger", name, length=TRIGGER_CHARACTERS)
+
+
+def dlq_name(trigger: str) -> str:
+    """What a trigger's `dlqTrigger` is called in records. No trigger can be called so."""
+    return f"{trigger}/dlq"

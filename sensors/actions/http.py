@@ -23,6 +23,7 @@ from sensors.parameters import ParameterError, Parameters, Payload, as_text, res
 from sensors.secrets import Refreshed, Secret, SecretKeySelector
 from sensors.spec.base import Flaw, Path, entries, get
 from sensors.spec.fields import CountFromOne, StringMap, Text
+from sensors.spec.policy import Policy
 
 if TYPE_CHECKING:
     from sensors.actions.http_client import Answer, HttpClient
@@ -160,12 +161,13 @@ def _repetition(name: str, seen: Collection[str]) -> str | None:
 
 
 class HttpAction:
-    """Sends requests; 2xx is success, 408, 425, 429 and 5xx are worth another try, anything else is final."""
+    """Sends requests; 2xx is success, or what the policy allows; 408, 425, 429 and 5xx are worth another try."""
 
     Spec: ClassVar[type[SpecModel]] = HttpSpec
 
-    def __init__(self, spec: HttpSpec, _context: ActionContext, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, spec: HttpSpec, context: ActionContext, now: Callable[[], float] = time.time) -> None:
         self._spec = spec
+        self._policy = context.policy or Policy()
         self._patch = Patch(spec)
         self._now = now
         self._client: Refreshed[TlsSecrets, HttpClient] = Refreshed(self._tls_secrets, self._new_client, _close)
@@ -184,7 +186,7 @@ class HttpAction:
         except ConfigError as error:  # a secret that is not there, but may come back
             raise ActionError(str(error), retriable=True, sent=False) from None
         answer = client.request(spec.method, spec.url, headers, body)
-        if 200 <= answer.status < 300:
+        if self._policy.accepts(answer.status):
             return str(answer.status)
         raise self._failure(answer)
 
@@ -204,9 +206,10 @@ class HttpAction:
     def _failure(self, answer: Answer) -> ActionError:
         retriable = answer.status in _RETRIABLE or answer.status >= 500
         redirect = "; redirects are not followed" if 300 <= answer.status < 400 else ""
+        refused = ", which the policy does not allow" if 200 <= answer.status < 300 else ""
         excerpt = _excerpt(answer.body)
         return ActionError(
-            f"the server answered {_status_text(answer.status)}{redirect}{f': {excerpt}' if excerpt else ''}",
+            f"the server answered {_status_text(answer.status)}{redirect}{refused}{f': {excerpt}' if excerpt else ''}",
             retriable=retriable,
             sent=True,
             status=str(answer.status),

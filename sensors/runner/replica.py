@@ -56,6 +56,8 @@ class Blueprint(msgspec.Struct, frozen=True):
     plan: SensorPlan
     deliveries: Mapping[str, Delivery]
     from_latest: bool = True
+    logging_fields: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """What every log line carries."""
 
 
 class Replica:
@@ -104,7 +106,7 @@ class Replica:
         self.loops: dict[Stage, StageLoop] = {
             logic.stage: self._loop(cluster, topology, logic, guard) for logic in (self.match, self.join, self.invoke)
         }
-        self.metrics.expect(plan.triggers)
+        self.metrics.expect(blueprint.deliveries)
         for dependency in plan.dependencies:
             self.metrics.expect_filtered(dependency.name, dependency.gate.reasons if dependency.gate else ())
         joined = [trigger.name for trigger in plan.triggers.values() if not trigger.direct]

@@ -14,13 +14,14 @@ from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS
 from sensors.actions.patched import PatchableSpec
 from sensors.conditions import ConditionError, parse
+from sensors.parameters import FAILURE
 from sensors.scripts import check_script
 from sensors.spec.base import Flaw, Path, entries, get
 from sensors.spec.fields import is_kubernetes_name
 from sensors.spec.suggestions import suggest
 
 if TYPE_CHECKING:
-    from sensors.spec.models import SensorSpec
+    from sensors.spec.models import SensorSpec, TriggerBase
 
 
 def template_flaws(template: Any, not_yet: Collection[str]) -> Iterator[Flaw]:
@@ -72,6 +73,18 @@ def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
             yield Flaw(path, f"`dest` cannot be `{dest}`; what parameters can change is {known}")
 
 
+def policy_flaws(trigger: Any) -> Iterator[Flaw]:
+    """A policy fits the kind of the action."""
+    kind = next((kind for kind in ACTIONS if get(trigger, "template", kind) is not None), None)
+    if kind is None:
+        return
+    fitting = ACTIONS[kind].policy
+    for each in ("status", "k8s"):
+        if get(trigger, "policy", each) is not None and each != fitting:
+            hint = "it has none" if fitting is None else f"its policy is `{fitting}`"
+            yield Flaw(("policy", each), f"the action `{kind}` has no policy `{each}`; {hint}", about_key=True)
+
+
 def naming_flaws(manifest: Any) -> Iterator[Flaw]:
     """The names together must make topics that Kafka accepts."""
     name = get(manifest, "metadata", "name")
@@ -106,6 +119,8 @@ def spec_flaws(spec: Any) -> Iterator[Flaw]:
         yield from _condition_flaws(get(template, "conditions"), names, ("triggers", index, "template", "conditions"))
         for path, parameter in _parameters(trigger, ("triggers", index)):
             yield from _source_flaws(parameter, names, path)
+        for path, parameter in _parameters(get(trigger, "dlqTrigger"), ("triggers", index, "dlqTrigger")):
+            yield from _source_flaws(parameter, [*names, FAILURE], path)
 
 
 def _condition_flaws(text: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
@@ -127,7 +142,10 @@ def _parameters(trigger: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _source_flaws(parameter: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
     name = get(parameter, "src", "dependencyName")
-    if isinstance(name, str) and name not in names:
+    if name == FAILURE and name not in names:
+        message = f"`{FAILURE}` is why an action was given up, and only a `dlqTrigger` gets it"
+        yield Flaw((*path, "src", "dependencyName"), message)
+    elif isinstance(name, str) and name not in names:
         yield Flaw((*path, "src", "dependencyName"), f"there is no dependency `{name}`; {suggest(name, names)}")
 
 
@@ -137,16 +155,30 @@ def spec_warnings(spec: SensorSpec) -> Iterator[Flaw]:
     for index, dependency in enumerate(spec.dependencies):
         if dependency.name not in used:
             yield Flaw(("dependencies", index, "name"), f"no trigger uses the dependency `{dependency.name}`")
+    if spec.errorOnFailedRound:
+        yield Flaw(("errorOnFailedRound",), "this does nothing, as in argo-events: a sensor goes on after a failure")
     for index, trigger in enumerate(spec.triggers):
         names = spec.conditions[trigger.name].names
-        for path, parameter in _parameters(trigger, ("triggers", index)):
-            source = parameter.src
-            if source.dependencyName not in names and source.value is None:
-                reason = f"`{source.dependencyName}` is not in the trigger's conditions"
-                yield Flaw((*path, "src", "dependencyName"), f"this parameter is always left out: {reason}")
-            if path[2:3] == ("parameters",) and parameter.dest == "name":
-                message = "this parameter changes nothing: records and metrics need the trigger's own name"
-                yield Flaw((*path, "dest"), message)
+        yield from _trigger_warnings(trigger, names, ("triggers", index))
+        if trigger.dlqTrigger is not None:
+            yield from _trigger_warnings(trigger.dlqTrigger, names | {FAILURE}, ("triggers", index, "dlqTrigger"))
+            if trigger.dlqTrigger.template.conditions:
+                message = "these conditions do nothing: a `dlqTrigger` is invoked when its trigger's action is given up"
+                yield Flaw(("triggers", index, "dlqTrigger", "template", "conditions"), message)
+
+
+def _trigger_warnings(trigger: TriggerBase, names: Collection[str], path: Path) -> Iterator[Flaw]:
+    if trigger.template.policy is not None:
+        message = "this policy does nothing, as in argo-events: write it beside `template`, not in it"
+        yield Flaw((*path, "template", "policy"), message)
+    for place, parameter in _parameters(trigger, path):
+        source = parameter.src
+        if source.dependencyName not in names and source.value is None:
+            reason = f"`{source.dependencyName}` is not in the trigger's conditions"
+            yield Flaw((*place, "src", "dependencyName"), f"this parameter is always left out: {reason}")
+        if place[: len(path) + 1] == (*path, "parameters") and parameter.dest == "name":
+            message = "this parameter changes nothing: records and metrics need the trigger's own name"
+            yield Flaw((*place, "dest"), message)
 
 
 def _repeated(names: list[Any]) -> Iterator[int]:

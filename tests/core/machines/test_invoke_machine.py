@@ -19,8 +19,9 @@ from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.actions.base import ActionError
-from sensors.invoke import DEAD_LETTERED, LOST, RELEASED, SUCCEEDED, TAKEN, Invoker, InvokeStep
+from sensors.invoke import Invoker, InvokeStep
 from sensors.match import Matcher
+from sensors.outcomes import DEAD_LETTERED, LOST, RELEASED, SUCCEEDED, TAKEN
 from sensors.retry import RetryPolicy
 from sensors.tasks import Delivery, State, Task
 from tests.core.builders import NAME, OWNER, as_read, event_record, make_plan
