@@ -287,8 +287,12 @@ class Process:
     def _due(self, number: int) -> int:
         if number != INVOKE:
             return 0
-        wakeup = self._invoker.next_wakeup()
+        wakeup = self.wakeup()
         return self.executor.deeds + (wakeup is not None and wakeup <= self._around.clock.monotonic())
+
+    def wakeup(self) -> float | None:
+        """When the invoke stage wants its next turn."""
+        return self._invoker.next_wakeup()
 
     def kill(self) -> None:
         """SIGKILL: the group and the open transactions learn of it by their time-outs."""

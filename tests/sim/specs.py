@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from eventbus.metadata import Owner
 from eventbus.names import BusName, SensorName
 from sensors.conditions import parse
-from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
+from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan, dlq_name
 from sensors.retry import RetryPolicy
-from sensors.tasks import Delivery
+from sensors.tasks import Delivery, RateLimit
 from tests.sim.dice import Dice, Fault
 from tests.sim.processes import Sensor
 
@@ -34,6 +34,8 @@ _DELIVERIES = (
     Delivery(at_least_once=False, retry=RetryPolicy(steps=3, duration=0.2)),
     Delivery(at_least_once=False),
     Delivery(at_least_once=False, exactly_once=True),
+    Delivery(at_least_once=True, retry=RetryPolicy(steps=2, duration=0.2), limit=RateLimit(20, 1)),
+    Delivery(at_least_once=False, limit=RateLimit(4, 1)),
 )
 _MAX_TRIGGERS = 8
 
@@ -50,6 +52,7 @@ class Specs:
         self._conditions = _PATIENT_CONDITIONS if restless else _CONDITIONS
         # A trigger that comes back delivers as before: the judge knows one mode per trigger.
         self._deliveries = {f"t{number}": dice.pick(_DELIVERIES) for number in range(_MAX_TRIGGERS + 1)}
+        self._dlq_deliveries = {name: dice.pick(_DELIVERIES) for name in self._deliveries if not dice.below(3)}
         first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 3, 6)))}
         self.sensors = {1: self._sensor(1, first)}
 
@@ -79,6 +82,11 @@ class Specs:
 
     def _sensor(self, generation: int, conditions: Mapping[str, str]) -> Sensor:
         names = [dependency.name for dependency in _DEPENDENCIES]
-        triggers = [TriggerPlan(name, parse(text, names)) for name, text in conditions.items()]
+        triggers = [
+            TriggerPlan(name, parse(text, names), has_dlq_trigger=name in self._dlq_deliveries)
+            for name, text in conditions.items()
+        ]
         plan = SensorPlan.of(NAME, Owner(generation, f"{generation:08}"), _DEPENDENCIES, triggers)
-        return Sensor(plan, {name: self._deliveries[name] for name in conditions})
+        deliveries = {name: self._deliveries[name] for name in conditions}
+        of_failures = {dlq_name(name): each for name, each in self._dlq_deliveries.items() if name in conditions}
+        return Sensor(plan, deliveries | of_failures)
