@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeAlias
 
@@ -166,7 +167,7 @@ def test_2851_three_per_minute_are_three_and_not_eleven(trigger: str) -> None:
     moments = [start.at for start in world.starts[trigger]]
     assert len(moments) == 11
     assert most_in(moments, 60) == 3
-    assert all(later - earlier >= 20 - EPSILON for earlier, later in zip(moments, moments[1:], strict=False))
+    assert all(later - earlier >= 20 - EPSILON for earlier, later in pairwise(moments))
     assert moments[-1] - moments[0] < 201, "it is a limit, not a brake"
 
 
@@ -238,7 +239,7 @@ def test_a_clock_that_is_set_back_neither_stops_nor_hastens_anything() -> None:
         for task in core.startable(now, now_ms):
             moments.append(now)
             core.succeeded(task, "ok", now_ms)
-    assert all(later - earlier >= 1 - EPSILON for earlier, later in zip(moments, moments[1:], strict=False))
+    assert all(later - earlier >= 1 - EPSILON for earlier, later in pairwise(moments))
     assert len(moments) >= 38
 
 
