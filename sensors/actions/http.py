@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from eventbus.errors import ConfigError
+from sensors.actions.addresses import AddressGuard
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.body import JSON, body_of, trace_of
 from sensors.actions.patched import Patch, PatchableSpec
@@ -60,6 +61,12 @@ def _valid_host(text: str) -> str:
     return text
 
 
+def _valid_allowed_host(text: str) -> str:
+    if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+", text):
+        raise ValueError("must be a host name or an address, without a port; `*.` before a name is all hosts below it")
+    return text
+
+
 class BasicAuth(SpecModel):
     """Who we are, by name and password."""
 
@@ -95,6 +102,8 @@ class HttpSpec(PatchableSpec):
     timeout: CountFromOne = 60
     """Seconds for the whole call."""
     tls: Tls | None = None
+    allowHosts: tuple[Annotated[Text, AfterValidator(_valid_allowed_host)], ...] = ()
+    """Hosts that events may lead to although they are not on the public Internet: `api.shop.svc`, `*.shop.svc`."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -201,7 +210,8 @@ class HttpAction:
 
         spec = self._spec
         may_need_tls = spec.url.startswith("https:") or any(each.dest == "url" for each in spec.parameters)
-        return HttpClient(spec.timeout, (spec.tls or Tls()).context(secrets) if may_need_tls else None)
+        tls = (spec.tls or Tls()).context(secrets) if may_need_tls else None
+        return HttpClient(spec.timeout, tls, AddressGuard.of(spec.url, spec.allowHosts))
 
     def _failure(self, answer: Answer) -> ActionError:
         retriable = answer.status in _RETRIABLE or answer.status >= 500

@@ -290,6 +290,10 @@ class Process:
         wakeup = self.wakeup()
         return self.executor.deeds + (wakeup is not None and wakeup <= self._around.clock.monotonic())
 
+    def idle(self) -> bool:
+        """What was taken is not only marked as done: it has been."""
+        return not self.executor.pending and self._invoker.idle()
+
     def wakeup(self) -> float | None:
         """When the invoke stage wants its next turn."""
         return self._invoker.next_wakeup()

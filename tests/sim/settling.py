@@ -68,7 +68,7 @@ def _at_rest(simulation: Simulation) -> bool:
                     return False
     except LogError:
         return False
-    return not any(process.executor.pending for process in simulation.processes.values())
+    return all(process.idle() for process in simulation.processes.values())
 
 
 def _lags(simulation: Simulation, stage: Stage, partition: int, committed: Committed) -> bool:
