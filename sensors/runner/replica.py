@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -12,6 +11,7 @@ import msgspec
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import EventBusError, FatalError
+from eventbus.logfields import carry, sensor_logger
 from eventbus.names import Stage
 from eventbus.ports import Clock, Cluster
 from eventbus.topics import Topology
@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 _STALL_SECONDS = 60.0
 """With lag and no commit for this long, a replica is unhealthy and should be restarted."""
 
-log = logging.getLogger("eventbus.sensor")
+log = sensor_logger("eventbus.sensor")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -78,6 +78,7 @@ class Replica:
         self._clock = clock or SystemClock()
         self._settings = settings or Settings()
         self._actions = actions
+        self._logging_fields = blueprint.logging_fields
         plan, name = blueprint.plan, blueprint.plan.name
         self.name = name
         self.slot = slot.name
@@ -138,6 +139,7 @@ class Replica:
         return self
 
     def _drive(self, loop: StageLoop) -> None:
+        carry(self._logging_fields)
         try:
             while not self._stopping.is_set():
                 pause = loop.step(_POLL_SECONDS)
