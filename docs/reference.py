@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from functools import cache
 from types import NoneType, UnionType
@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
 from sensors.filters.spec import Attributes
-from sensors.spec import fields
+from sensors.spec import fields, podtemplate
 from sensors.spec.base import SpecModel
 from sensors.spec.models import SensorManifest
 
@@ -45,6 +45,8 @@ _WORDS = {
     fields.Duration: "[duration](#kinds-of-values)",
     fields.Amount: "[amount](#kinds-of-values)",
     Attributes: "map of attribute to value",
+    podtemplate.KubernetesObject: "an object of Kubernetes",
+    int: "whole number",
     Any: "anything",
 }
 
@@ -85,11 +87,8 @@ class Section(NamedTuple):
     """One model, and every place in a manifest where it is used."""
 
     model: type[SpecModel]
+    title: str
     places: list[str]
-
-    @property
-    def title(self) -> str:
-        return self.places[0].rpartition(".")[2].removesuffix("[]") or "manifest"
 
 
 def configuration_page() -> str:
@@ -102,12 +101,24 @@ def configuration_page() -> str:
 @cache
 def _sections() -> dict[type[SpecModel], Section]:
     sections: dict[type[SpecModel], Section] = {}
+    titles: set[str] = set()
     for model, place in _walk(SensorManifest, ""):
-        sections.setdefault(model, Section(model, [])).places.append(place)
-    titles = [section.title for section in sections.values()]
-    if len(set(titles)) < len(titles):
-        raise LookupError(f"two sections have the same title: {titles}")
+        if model not in sections:
+            sections[model] = Section(model, _title(place, titles), [])
+            titles.add(sections[model].title)
+        sections[model].places.append(place)
     return sections
+
+
+def _title(place: str, taken: Collection[str]) -> str:
+    """The field's name; behind the name of its owner where another model has it already."""
+    *owners, name = (part.removesuffix("[]") for part in place.split("."))
+    title = name or "manifest"
+    if title in taken:
+        title = f"{owners[-1]} {title}"
+    if title in taken:
+        raise LookupError(f"two sections have the title {title}")
+    return title
 
 
 def _walk(model: type[SpecModel], place: str) -> Iterator[tuple[type[SpecModel], str]]:
@@ -152,7 +163,7 @@ def _section_text(section: Section) -> str:
 
 
 def _row(section: Section, name: str) -> str:
-    model, places = section
+    model, _, places = section
     field, hint = model.model_fields[name], get_type_hints(model, include_extras=True)[name]
     place = f"{places[0]}.{name}".lstrip(".")
     cells = (f"`{name}`", _type_text(hint), _default_text(field), _meaning(model, name, hint, place))
@@ -208,7 +219,7 @@ def _type_text(hint: Any) -> str:
         return _number_text(hint) or _type_text(_strict(arguments[0]))
     if hint in _sections():
         title = _sections()[hint].title
-        return f"[{title}](#{title.lower()})"
+        return f"[{title}](#{title.lower().replace(' ', '-')})"
     raise LookupError(f"{hint} has no words in {__name__}")
 
 
@@ -219,6 +230,8 @@ def _strict(hint: Any) -> Any:
 
 def _number_text(hint: Any) -> str | None:
     schema = TypeAdapter(hint).json_schema() if get_args(hint)[0] is int else {}
+    if "maximum" in schema:
+        return f"whole number, {schema['minimum']} to {schema['maximum']}"
     return f"whole number, at least {schema['minimum']}" if "minimum" in schema else None
 
 
@@ -227,6 +240,8 @@ def _default_text(field: FieldInfo) -> str:
         return "required"
     if field.default is None:
         return ""
+    if isinstance(field.default, SpecModel):
+        return "its defaults"
     if isinstance(field.default, timedelta):
         return f"`{field.default.total_seconds():g}s`"
     return "empty" if field.default in ("", {}, ()) else f"`{to_json(field.default).decode().strip(chr(34))}`"

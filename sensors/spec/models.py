@@ -58,13 +58,15 @@ class TriggerTemplateBase(SpecModel):
         {"conditionsReset", "k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
         | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
     )
-    hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
+    hidden: ClassVar[frozenset[str]] = frozenset(
+        {"policy", *(kind for kind, action in ACTIONS.items() if not action.in_manifests)}
+    )
 
     name: PartName
     conditions: Text = ""
     """Names of dependencies with `&&`, `||` and parentheses; empty means all of them."""
     policy: Policy | None = None
-    """Does nothing here, as in argo-events, whose examples have it here: write it beside `template`."""
+    """Does nothing here, as in argo-events, one of whose examples has it here: it belongs beside `template`."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:

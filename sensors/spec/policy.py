@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StrictInt
 
-from sensors.spec.base import Flaw, SpecModel, get
+from sensors.spec.base import SpecModel
 from sensors.spec.fields import Amount, Bool, CountFromOne, Duration, StringMap
 
 PolicyKind: TypeAlias = Literal["k8s", "status"]
@@ -31,8 +30,9 @@ class RateLimit(SpecModel):
     """How many attempts may begin, evenly spaced. See [rate limits](actions.md#rate-limits)."""
 
     unit: Literal["Second", "Minute", "Hour"] = "Second"
+    """In which time."""
     requestsPerUnit: CountFromOne
-    """The first attempt of an action counts, and so does every further one."""
+    """How many. The first attempt of an action counts, and so does every further one."""
 
     @property
     def seconds(self) -> int:
@@ -62,11 +62,6 @@ class Policy(SpecModel):
 
     status: StatusPolicy | None = None
     k8s: K8sPolicy | None = None
-
-    @classmethod
-    def flaws(cls, data: Any) -> Iterator[Flaw]:
-        if get(data, "status") is not None and get(data, "k8s") is not None:
-            yield Flaw(("k8s",), "a policy is `status` or `k8s`, not both", about_key=True)
 
     def accepts(self, status: int) -> bool:
         """Whether this answer is a success."""
