@@ -92,7 +92,8 @@ class InvokeStage:
         return self._invoker.congested()
 
     def working(self) -> bool:
-        return self._invoker.any_running()
+        """Who only waits for a retry, or for a rate limit, is not stuck either."""
+        return self._invoker.any_running() or self._invoker.next_wakeup() is not None
 
     def idle(self) -> bool:
         return self._invoker.idle() and not self._first_outputs

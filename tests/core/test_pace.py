@@ -14,13 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventbus.clock import ManualClock
 from eventbus.events import Event
 from eventbus.metadata import InvokeCommit
 from eventbus.ports import Record
 from sensors.actions.base import ActionError
 from sensors.invoke import Invoker
 from sensors.match import Matcher
+from sensors.metrics import SensorMetrics
 from sensors.retry import RetryPolicy
+from sensors.runner.executor import ThreadExecutor
+from sensors.runner.invoke_stage import InvokeStage
 from sensors.tasks import Delivery, RateLimit, Task
 from tests.core.builders import EXAMPLES, OWNER, TOPOLOGY, as_read, event_record, make_plan
 
@@ -206,6 +210,27 @@ def test_at_most_once_takes_no_more_than_may_begin_soon() -> None:
     world.run_until(600)
     assert len(world.starts["most"]) >= 4, "a kill has cost one action at most"
     assert begun <= 1
+
+
+def test_who_waits_for_a_limit_is_not_taken_for_stuck() -> None:
+    world = World(RateLimit(1, 3600))
+    clock = ManualClock()
+    stage = InvokeStage(
+        PLAN,
+        TOPOLOGY,
+        world.core(0),
+        {},
+        ThreadExecutor(1, "unused"),
+        clock=clock,
+        metrics=SensorMetrics(PLAN.name, clock),
+        drain_seconds=0,
+    )
+    assert not stage.working()
+    for trigger in ("most", "least"):
+        world.arrive(trigger, "x")
+        world.turn(0)
+        assert stage.working()
+        assert world.running == []
 
 
 def test_a_fast_limit_is_reached() -> None:
