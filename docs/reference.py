@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
 from types import NoneType, UnionType
@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
 from sensors.filters.spec import Attributes
-from sensors.spec import fields, podtemplate
+from sensors.spec import fields
 from sensors.spec.base import SpecModel
 from sensors.spec.models import SensorManifest
 
@@ -45,7 +45,7 @@ _WORDS = {
     fields.Duration: "[duration](#kinds-of-values)",
     fields.Amount: "[amount](#kinds-of-values)",
     Attributes: "map of attribute to value",
-    podtemplate.KubernetesObject: "an object of Kubernetes",
+    dict[fields.Text, Any]: "anything",
     int: "whole number",
     Any: "anything",
 }
@@ -87,8 +87,17 @@ class Section(NamedTuple):
     """One model, and every place in a manifest where it is used."""
 
     model: type[SpecModel]
-    title: str
     places: list[str]
+
+    def title_of(self, steps: int) -> str:
+        """The last steps of the first place."""
+        return ".".join(self.places[0].replace("[]", "").split(".")[-steps:]) or "manifest"
+
+    @property
+    def title(self) -> str:
+        """What sets it apart: `k8s` is the name of an action, and of a part of a policy."""
+        others = {each.title_of(1) for each in _sections().values() if each is not self}
+        return self.title_of(2 if self.title_of(1) in others else 1)
 
 
 def configuration_page() -> str:
@@ -101,24 +110,12 @@ def configuration_page() -> str:
 @cache
 def _sections() -> dict[type[SpecModel], Section]:
     sections: dict[type[SpecModel], Section] = {}
-    titles: set[str] = set()
     for model, place in _walk(SensorManifest, ""):
-        if model not in sections:
-            sections[model] = Section(model, _title(place, titles), [])
-            titles.add(sections[model].title)
-        sections[model].places.append(place)
+        sections.setdefault(model, Section(model, [])).places.append(place)
+    titles = [section.title_of(2) for section in sections.values()]
+    if len(set(titles)) < len(titles):
+        raise LookupError(f"two sections have the same title: {titles}")
     return sections
-
-
-def _title(place: str, taken: Collection[str]) -> str:
-    """The field's name; behind the name of its owner where another model has it already."""
-    *owners, name = (part.removesuffix("[]") for part in place.split("."))
-    title = name or "manifest"
-    if title in taken:
-        title = f"{owners[-1]} {title}"
-    if title in taken:
-        raise LookupError(f"two sections have the title {title}")
-    return title
 
 
 def _walk(model: type[SpecModel], place: str) -> Iterator[tuple[type[SpecModel], str]]:
@@ -163,7 +160,7 @@ def _section_text(section: Section) -> str:
 
 
 def _row(section: Section, name: str) -> str:
-    model, _, places = section
+    model, places = section
     field, hint = model.model_fields[name], get_type_hints(model, include_extras=True)[name]
     place = f"{places[0]}.{name}".lstrip(".")
     cells = (f"`{name}`", _type_text(hint), _default_text(field), _meaning(model, name, hint, place))
@@ -173,10 +170,15 @@ def _row(section: Section, name: str) -> str:
 def _meaning(model: type[SpecModel], name: str, hint: Any, place: str) -> str:
     own = _field_docs(model).get(name)
     inner, _ = _model_in(hint)
-    text = own or _EVIDENT.get(place) or (inner.__doc__ if inner else None)
+    text = own or _EVIDENT.get(place) or (_summary(inner) if inner else None)
     if text is None:
         raise LookupError(f"what does `{place}` mean? Give it a docstring in {model.__module__}")
     return " ".join(text.split())
+
+
+def _summary(model: type[SpecModel]) -> str | None:
+    """The rest is told in the model's own section."""
+    return model.__doc__ and model.__doc__.split("\n\n")[0]
 
 
 def _field_docs(model: type[SpecModel]) -> dict[str, str]:
@@ -219,7 +221,7 @@ def _type_text(hint: Any) -> str:
         return _number_text(hint) or _type_text(_strict(arguments[0]))
     if hint in _sections():
         title = _sections()[hint].title
-        return f"[{title}](#{title.lower().replace(' ', '-')})"
+        return f"[{title}](#{title.lower().replace('.', '')})"
     raise LookupError(f"{hint} has no words in {__name__}")
 
 
@@ -238,10 +240,8 @@ def _number_text(hint: Any) -> str | None:
 def _default_text(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if field.default is None:
+    if field.default is None or isinstance(field.default, SpecModel):
         return ""
-    if isinstance(field.default, SpecModel):
-        return "its defaults"
     if isinstance(field.default, timedelta):
         return f"`{field.default.total_seconds():g}s`"
     return "empty" if field.default in ("", {}, ()) else f"`{to_json(field.default).decode().strip(chr(34))}`"

@@ -222,8 +222,8 @@ class Sensor:
         for trigger_name, trigger in _all_triggers(self.manifest):
             function = self._functions.get(trigger_name)
             if function is None:
-                with_policy = msgspec.structs.replace(context, policy=trigger.policy)
-                actions[trigger_name] = make_action(*trigger.action, with_policy)
+                own = msgspec.structs.replace(context, policy=trigger.success)
+                actions[trigger_name] = make_action(*trigger.action, own)
             else:
                 actions[trigger_name] = PythonAction(PythonSpec(function=function), context)
         return actions

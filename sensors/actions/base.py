@@ -60,8 +60,8 @@ class ActionContext(msgspec.Struct, frozen=True):
     """The bus's own brokers; empty on an in-memory bus."""
     partitions: Mapping[str, int]
     """Partition counts of the bus's own topics that this sensor's `kafka` actions write to."""
-    policy: Policy | None = None
-    """When the trigger wants an attempt to count as a success."""
+    policy: Policy = Policy()
+    """When the trigger's action counts as a success."""
 
 
 class Action(Protocol):

@@ -24,7 +24,6 @@ from sensors.parameters import ParameterError, Parameters, Payload, as_text, res
 from sensors.secrets import Refreshed, Secret, SecretKeySelector
 from sensors.spec.base import Flaw, Path, entries, get
 from sensors.spec.fields import CountFromOne, StringMap, Text
-from sensors.spec.policy import Policy
 
 if TYPE_CHECKING:
     from sensors.actions.http_client import Answer, HttpClient
@@ -176,7 +175,7 @@ class HttpAction:
 
     def __init__(self, spec: HttpSpec, context: ActionContext, now: Callable[[], float] = time.time) -> None:
         self._spec = spec
-        self._policy = context.policy or Policy()
+        self._policy = context.policy
         self._patch = Patch(spec)
         self._now = now
         self._client: Refreshed[TlsSecrets, HttpClient] = Refreshed(self._tls_secrets, self._new_client, _close)
@@ -211,7 +210,7 @@ class HttpAction:
         spec = self._spec
         may_need_tls = spec.url.startswith("https:") or any(each.dest == "url" for each in spec.parameters)
         tls = (spec.tls or Tls()).context(secrets) if may_need_tls else None
-        return HttpClient(spec.timeout, tls, AddressGuard.of(spec.url, spec.allowHosts))
+        return HttpClient(spec.timeout, tls, guard=AddressGuard.of(spec.url, spec.allowHosts))
 
     def _failure(self, answer: Answer) -> ActionError:
         retriable = answer.status in _RETRIABLE or answer.status >= 500

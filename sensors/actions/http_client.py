@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True):
 class HttpClient:
     """Thread-safe. Follows no redirect, repeats nothing, uses no proxy."""
 
-    def __init__(self, timeout: float, tls: ssl.SSLContext | None, guard: AddressGuard) -> None:
+    def __init__(self, timeout: float, tls: ssl.SSLContext | None = None, *, guard: AddressGuard | None = None) -> None:
         self._timeout = timeout
         self._guard = guard
         self._pools = urllib3.PoolManager(maxsize=_CONNECTIONS_KEPT, ssl_context=tls)
@@ -118,7 +118,7 @@ class _Progress(threading.local):
     """Of the request that this thread makes."""
 
     sent = False
-    guard: AddressGuard
+    guard: AddressGuard | None = None
 
 
 _progress = _Progress()
@@ -166,14 +166,16 @@ class _HttpConnection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         """Connects to an address that was checked: another look-up could give another one."""
-        name = self._dns_host
+        guard, name = _progress.guard, self._dns_host
+        if guard is None:
+            return super()._new_conn()
         try:
             found = socket.getaddrinfo(name, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             failure = error if isinstance(error, socket.gaierror) else socket.gaierror(str(error))
             raise NameResolutionError(self.host, self, failure) from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        _progress.guard.check(self.host, self.port, addresses)
+        guard.check(self.host, self.port, addresses)
         try:
             return self._connected_to_one_of(addresses)
         finally:

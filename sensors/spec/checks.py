@@ -7,6 +7,7 @@ not cause complaints about another. `spec_warnings` looks at a manifest that is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from eventbus.errors import ConfigError
@@ -74,15 +75,17 @@ def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
 
 
 def policy_flaws(trigger: Any) -> Iterator[Flaw]:
-    """A policy fits the kind of the action."""
+    """There is one policy at most, and it fits the kind of the action."""
+    if get(trigger, "policy") is not None and get(trigger, "template", "policy") is not None:
+        yield Flaw(("template", "policy"), "the trigger has a `policy` already; leave one out", about_key=True)
     kind = next((kind for kind in ACTIONS if get(trigger, "template", kind) is not None), None)
     if kind is None:
         return
     fitting = ACTIONS[kind].policy
-    for each in ("status", "k8s"):
-        if get(trigger, "policy", each) is not None and each != fitting:
-            hint = "it has none" if fitting is None else f"its policy is `{fitting}`"
-            yield Flaw(("policy", each), f"the action `{kind}` has no policy `{each}`; {hint}", about_key=True)
+    hint = "it has none" if fitting is None else f"its policy is `{fitting}`"
+    for place, each in product((("policy",), ("template", "policy")), ("status", "k8s")):
+        if get(trigger, *place, each) is not None and each != fitting:
+            yield Flaw((*place, each), f"the action `{kind}` has no policy `{each}`; {hint}", about_key=True)
 
 
 def naming_flaws(manifest: Any) -> Iterator[Flaw]:
@@ -168,9 +171,6 @@ def spec_warnings(spec: SensorSpec) -> Iterator[Flaw]:
 
 
 def _trigger_warnings(trigger: TriggerBase, names: Collection[str], path: Path) -> Iterator[Flaw]:
-    if trigger.template.policy is not None:
-        message = "this policy does nothing, as in argo-events: write it beside `template`, not in it"
-        yield Flaw((*path, "template", "policy"), message)
     for place, parameter in _parameters(trigger, path):
         source = parameter.src
         if source.dependencyName not in names and source.value is None:

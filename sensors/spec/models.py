@@ -24,7 +24,7 @@ from sensors.spec.base import Flaw, SpecModel
 from sensors.spec.checks import naming_flaws, policy_flaws, script_flaws, spec_flaws, template_flaws, trigger_flaws
 from sensors.spec.fields import Bool, CountFromOne, EventReference, KubernetesName, PartName, StringMap, Text
 from sensors.spec.podtemplate import PodTemplate
-from sensors.spec.policy import Policy, RateLimit, RetryStrategy
+from sensors.spec.policy import Backoff, Policy, RateLimit
 from sensors.spec.problems import Problem
 
 API_VERSIONS = ("argoproj.io/v1alpha1", "eventbus.dev/v1alpha1")
@@ -51,6 +51,10 @@ class Dependency(SpecModel):
         return script_flaws(data)
 
 
+class RetryStrategy(Backoff):
+    """When a failed action is tried again. Without one it is tried once."""
+
+
 class TriggerTemplateBase(SpecModel):
     """What every trigger has, whatever its action."""
 
@@ -66,7 +70,7 @@ class TriggerTemplateBase(SpecModel):
     conditions: Text = ""
     """Names of dependencies with `&&`, `||` and parentheses; empty means all of them."""
     policy: Policy | None = None
-    """Does nothing here, as in argo-events, one of whose examples has it here: it belongs beside `template`."""
+    """The trigger's, which some of argo-events' examples have here."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:
@@ -95,8 +99,9 @@ class TriggerBase(SpecModel):
     template: TriggerTemplate
     parameters: Parameters = Field(default=())
     """Values of events that are put into the template before every call: `dest` is `http.url`, for instance."""
-    retryStrategy: RetryStrategy | None = None
     policy: Policy | None = None
+    """When the action counts as a success. Some of argo-events' examples have it in `template`; that means the same."""
+    retryStrategy: RetryStrategy | None = None
     rateLimit: RateLimit | None = None
     atLeastOnce: Bool = False
     """True: repeat the action rather than lose it. False: lose it rather than repeat it."""
@@ -115,6 +120,11 @@ class TriggerBase(SpecModel):
             return kind, spec
         moved = [each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine]
         return kind, spec.model_copy(update={"parameters": (*moved, *spec.parameters)})
+
+    @property
+    def success(self) -> Policy:
+        """The policy that applies, wherever it is written."""
+        return self.policy or self.template.policy or Policy()
 
     @property
     def mode(self) -> Mode:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import Field, StrictInt
 
 from sensors.spec.base import SpecModel
 from sensors.spec.fields import KubernetesName, StringMap, Text
 
-KubernetesObject = dict[Text, Any]
+KubernetesObject: TypeAlias = dict[Text, Any]
 """One of Kubernetes' own objects."""
 
 

@@ -1,4 +1,4 @@
-"""When an attempt counts as a success, when it is repeated, and how many may begin in which time."""
+"""When an action that was carried out counts as a success: what its target says, or what becomes of what it made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pydantic import Field, StrictInt
 from sensors.spec.base import SpecModel
 from sensors.spec.fields import Amount, Bool, CountFromOne, Duration, StringMap
 
+__all__ = ["Backoff", "Policy", "PolicyKind", "RateLimit", "ResourcePolicy", "StatusPolicy"]
+
 PolicyKind: TypeAlias = Literal["k8s", "status"]
+"""What a policy can be about."""
 
 
-class RetryStrategy(SpecModel):
-    """When a failed action is tried again. Without one it is tried once."""
+class Backoff(SpecModel):
+    """How often, and with which pauses."""
 
     steps: CountFromOne = 5
     """Attempts in all, the first included."""
@@ -24,6 +27,35 @@ class RetryStrategy(SpecModel):
     """Each further pause is this many times the one before."""
     jitter: Amount = 1.0
     """Up to this fraction of a pause is added to it at random."""
+
+
+class ResourcePolicy(SpecModel):
+    """Success of `k8s` and `argoWorkflow` actions: the labels of the object they made or changed."""
+
+    labels: StringMap = Field(default={})
+    """What the object must be labelled with, for instance `workflows.argoproj.io/phase: Succeeded`."""
+    backoff: Backoff = Backoff()
+    """When to look. The first look is at once; the last is at most an hour later."""
+    errorOnBackoffTimeout: Bool = False
+    """Whether the action has failed when the labels are still not there after the last look."""
+
+
+class StatusPolicy(SpecModel):
+    """Success of actions that get an HTTP status."""
+
+    allow: Annotated[tuple[Annotated[StrictInt, Field(ge=100, le=599)], ...], Field(min_length=1)]
+    """The statuses that count as success; all others are failures."""
+
+
+class Policy(SpecModel):
+    """When the action counts as a success."""
+
+    k8s: ResourcePolicy | None = None
+    status: StatusPolicy | None = None
+
+    def accepts(self, status: int) -> bool:
+        """Whether an action with this HTTP status has succeeded."""
+        return status in self.status.allow if self.status is not None else 200 <= status < 300
 
 
 class RateLimit(SpecModel):
@@ -37,32 +69,3 @@ class RateLimit(SpecModel):
     @property
     def seconds(self) -> int:
         return {"Second": 1, "Minute": 60, "Hour": 3600}[self.unit]
-
-
-class StatusPolicy(SpecModel):
-    """What a target may answer."""
-
-    allow: Annotated[tuple[Annotated[StrictInt, Field(ge=100, le=599)], ...], Field(min_length=1)]
-    """Exactly these statuses are a success; without a policy all of 200 to 299 are."""
-
-
-class K8sPolicy(SpecModel):
-    """What has to become of the object that was made."""
-
-    labels: Annotated[StringMap, Field(min_length=1)]
-    """The object has succeeded when it has these labels."""
-    backoff: RetryStrategy = RetryStrategy()
-    """When to look."""
-    errorOnBackoffTimeout: Bool = False
-    """Whether the action has failed if the object never gets these labels."""
-
-
-class Policy(SpecModel):
-    """When an action has succeeded, beyond what its kind says."""
-
-    status: StatusPolicy | None = None
-    k8s: K8sPolicy | None = None
-
-    def accepts(self, status: int) -> bool:
-        """Whether this answer is a success."""
-        return status in self.status.allow if self.status is not None else 200 <= status < 300

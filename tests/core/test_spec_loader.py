@@ -105,6 +105,26 @@ MISTAKES = {
               |                ^^^^^^
         """,
     ),
+    "a policy in the template that does not fit the action": (
+        _with("        log: {}", "        log: {}\n        policy: {status: {allow: [200]}}"),
+        """\
+        sensors.yaml:18:18: the action `log` has no policy `status`; it has none
+           18 |         policy: {status: {allow: [200]}}
+              |                  ^^^^^^
+        """,
+    ),
+    "a policy here and there": (
+        _with(
+            "        log: {}",
+            "        http: {url: http://h}\n        policy: {status: {allow: [200]}}\n"
+            "      policy: {status: {allow: [201]}}",
+        ),
+        """\
+        sensors.yaml:18:9: the trigger has a `policy` already; leave one out
+           18 |         policy: {status: {allow: [200]}}
+              |         ^^^^^^
+        """,
+    ),
     "two policies": (
         _with(
             "        log: {}",
@@ -755,13 +775,11 @@ def test_a_dependency_that_no_trigger_uses_is_a_warning() -> None:
 
 def test_what_does_nothing_in_argo_events_either_is_a_warning() -> None:
     text = _with("spec:", "spec:\n  errorOnFailedRound: true")
-    text = text.replace("        log: {}", "        log: {}\n        policy: {k8s: {labels: {a: b}}}")
     text += "      dlqTrigger: {template: {name: tell, conditions: paid, log: {}}}\n"
     (manifest,) = load_text(text, "sensors.yaml")
     assert [(warning.line, warning.message) for warning in manifest.warnings] == [
         (6, "this does nothing, as in argo-events: a sensor goes on after a failure"),
-        (19, "this policy does nothing, as in argo-events: write it beside `template`, not in it"),
-        (20, "these conditions do nothing: a `dlqTrigger` is invoked when its trigger's action is given up"),
+        (19, "these conditions do nothing: a `dlqTrigger` is invoked when its trigger's action is given up"),
     ]
 
 

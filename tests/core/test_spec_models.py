@@ -19,8 +19,8 @@ from sensors.actions.log import LogSpec
 from sensors.actions.python import PythonSpec
 from sensors.spec.fields import MAX_NAME, parse_duration
 from sensors.spec.loader import load_text, make_manifest
-from sensors.spec.models import SensorManifest, TriggerTemplate
-from sensors.spec.policy import K8sPolicy, RateLimit, RetryStrategy
+from sensors.spec.models import RetryStrategy, SensorManifest, TriggerTemplate
+from sensors.spec.policy import RateLimit, ResourcePolicy
 from sensors.spec.problems import ManifestError
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
@@ -145,7 +145,8 @@ def test_a_pod_template_is_kept_as_it_is() -> None:
 )
 def test_retry_strategies_are_written_in_many_ways(written: dict[str, Any]) -> None:
     retry = RetryStrategy.model_validate(written)
-    assert K8sPolicy.model_validate({"labels": {"a": "b"}, "backoff": written}).backoff == retry
+    backoff = ResourcePolicy.model_validate({"labels": {"a": "b"}, "backoff": written}).backoff
+    assert backoff.model_dump() == retry.model_dump()
     assert retry.steps == written.get("steps", 5)
 
 
