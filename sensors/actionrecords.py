@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from eventbus.cloudevents import from_json_batch
 from eventbus.errors import FormatError
 from eventbus.events import Event
@@ -14,20 +12,16 @@ from eventbus.formats import (
     ACTION_HEADER,
     VERSION,
     ActionFact,
-    Failure,
     Source,
     Trace,
     UsedEvent,
     encode_fact,
     join_documents,
 )
-from eventbus.hashing import Reference, action_id, dlq_action_id, partition_of, slot_key
+from eventbus.hashing import Reference, action_id, partition_of, slot_key
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
-from sensors.parameters import FAILURE
-from sensors.plan import SensorPlan, TriggerPlan, dlq_name
-
-FAILURE_TYPE = "dev.eventbus.action.failed"
+from sensors.plan import SensorPlan, TriggerPlan
 
 
 class ActionWriter:
@@ -122,34 +116,6 @@ class DirectWriter:
 def _first_difference(one: bytes, other: bytes) -> int:
     """Names may look like anything that one could search for."""
     return next(index for index, (left, right) in enumerate(zip(one, other, strict=True)) if left != right)
-
-
-def dlq_action(record: Record, fact: ActionFact, failure: Failure, replica: str) -> Output:
-    """The action of a `dlqTrigger`: the same events, in the same partition, and why the action was given up."""
-    trigger = dlq_name(fact.trigger)
-    due = msgspec.structs.replace(fact, id=dlq_action_id(fact.id), trigger=trigger, failure=failure, replica=replica)
-    key = slot_key(trigger, (record.key or b"").removeprefix(slot_key(fact.trigger, b"")))
-    return Output(record.topic, record.partition, key, record.value, [(ACTION_HEADER, encode_fact(due))])
-
-
-def events_of(fact: ActionFact, value: bytes | None) -> Mapping[str, Event]:
-    """What an action gets: the events by dependency and, for a `dlqTrigger`, `$failure`."""
-    events = events_by_dependency(fact, value)
-    if fact.failure is None:
-        return events
-    return {**events, FAILURE: _failure_event(fact.trigger, fact.failure, events)}
-
-
-def _failure_event(trigger: str, failure: Failure, events: Mapping[str, Event]) -> Event:
-    data = {
-        "action": failure.action,
-        "trigger": trigger.removesuffix(dlq_name("")),
-        "error": failure.error,
-        "status": failure.status,
-        "attempts": failure.attempts,
-        "events": {name: {"source": event.source, "id": event.id} for name, event in events.items()},
-    }
-    return Event.new("eventbus", "failure", data, type=FAILURE_TYPE, id=failure.action)
 
 
 def events_by_dependency(fact: ActionFact, value: bytes | None) -> Mapping[str, Event]:

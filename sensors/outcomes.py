@@ -11,10 +11,9 @@ from eventbus.hashing import partition_of
 from eventbus.names import Kind, SensorName
 from eventbus.ports import Output
 from eventbus.topics import Topology
-from sensors.actionrecords import dlq_action
 from sensors.actions.base import ActionError
 from sensors.deadletters import ACTION_FAILED, DeadLetters
-from sensors.plan import dlq_name
+from sensors.dlqactions import dlq_action, dlq_name
 from sensors.tasks import Delivery, Task
 
 TAKEN, RELEASED, LOST = "taken", "released", "lost"

@@ -78,8 +78,3 @@ class SensorPlan(msgspec.Struct, frozen=True):
 
 def trigger_digest(name: str) -> str:
     return short_digest("trigger", name, length=TRIGGER_CHARACTERS)
-
-
-def dlq_name(trigger: str) -> str:
-    """What a trigger's `dlqTrigger` is called in records. No trigger can be called so."""
-    return f"{trigger}/dlq"

@@ -22,9 +22,10 @@ from eventbus.topics import ensure_sensor_topics
 from sensors.actions import make_action
 from sensors.actions.base import Action, ActionCall, ActionContext, TransactionalAction
 from sensors.actions.python import PythonAction, PythonSpec
+from sensors.dlqactions import dlq_name
 from sensors.filters.candidate import Scripts
 from sensors.filters.gate import compile_gate
-from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan, dlq_name
+from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 from sensors.retry import RetryPolicy
 from sensors.runner.replica import Blueprint, Replica, Settings
 from sensors.runner.slots import claim_slot

@@ -11,8 +11,9 @@ import msgspec
 
 from eventbus.formats import ActionFact
 from eventbus.ports import Output, Record
-from sensors.actionrecords import events_of
+from sensors.actionrecords import events_by_dependency
 from sensors.actions.base import ActionCall
+from sensors.dlqactions import with_failure
 from sensors.ledger import Ledger
 from sensors.retry import RetryPolicy
 
@@ -78,7 +79,7 @@ class Task(msgspec.Struct, eq=False):
             sensor=sensor,
             trigger=self.fact.trigger,
             key=self.fact.key,
-            events=events_of(self.fact, self.record.value),
+            events=with_failure(self.fact, events_by_dependency(self.fact, self.record.value)),
             attempt=self.attempt,
             traceparent=trace.parent if trace else None,
             tracestate=(trace.state or None) if trace else None,

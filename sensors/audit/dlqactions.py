@@ -9,7 +9,8 @@ from eventbus.hashing import dlq_action_id
 from eventbus.ports import Record
 from sensors.audit.violations import Breach, Violation, event_places, place_of
 from sensors.deadletters import ACTION_FAILED, UNPRODUCIBLE
-from sensors.plan import SensorPlan, dlq_name
+from sensors.dlqactions import dlq_name
+from sensors.plan import SensorPlan
 
 
 def is_dlq_action(record: Record) -> bool:

@@ -21,12 +21,12 @@ from eventbus.formats import (
 from eventbus.metadata import InvokeCommit, JoinCommit, Mark, Owner, encode_invoke, encode_join, encode_match
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
-from sensors.actionrecords import dlq_action
 from sensors.audit.commits import SeenCommit
 from sensors.audit.invocations import Call, Mishap
 from sensors.audit.verdict import Evidence, Verdict, judge
 from sensors.audit.violations import Breach, Violation
 from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, SPEC_CHANGED, DeadLetters
+from sensors.dlqactions import dlq_action
 from sensors.join import JoinPartition
 from sensors.match import Matcher
 from sensors.plan import SensorPlan

@@ -22,7 +22,7 @@ from eventbus.metadata import (
     encode_match,
 )
 from eventbus.ports import Output, Record
-from sensors.actionrecords import dlq_action
+from sensors.dlqactions import dlq_action
 from sensors.match import Matcher
 from sensors.plan import trigger_digest
 from tests.core.builders import TOPOLOGY, event_record, make_plan

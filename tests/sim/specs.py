@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from eventbus.metadata import Owner
 from eventbus.names import BusName, SensorName
 from sensors.conditions import parse
-from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan, dlq_name
+from sensors.dlqactions import dlq_name
+from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 from sensors.retry import RetryPolicy
 from sensors.tasks import Delivery, RateLimit
 from tests.sim.dice import Dice, Fault
