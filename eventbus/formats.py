@@ -105,6 +105,15 @@ class UsedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     source: Source
 
 
+class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Why an action was given up."""
+
+    action: str
+    error: str
+    attempts: int
+    status: str | None = None
+
+
 class ActionFact(_Fact, frozen=True, gc=False):
     """An action that is to be invoked."""
 
@@ -120,6 +129,8 @@ class ActionFact(_Fact, frozen=True, gc=False):
     replica: str = msgspec.field(name="r", default="")
     """Who wrote it: Kafka does not tell."""
     trace: Trace | None = msgspec.field(name="w", default=None)
+    failure: Failure | None = msgspec.field(name="f", default=None)
+    """Of which action this is the `dlqTrigger`'s, and why."""
 
 
 class StateFact(_Fact, frozen=True, gc=False):

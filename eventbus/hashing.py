@@ -45,3 +45,8 @@ def action_id(sensor: str, trigger: str, events: Sequence[Reference]) -> str:
     `sensor` is its full name (namespace, bus, sensor). What is hashed is the compact JSON of [sensor, trigger, events].
     """
     return blake2b(_encode((sensor, trigger, events)), digest_size=16).hexdigest()
+
+
+def dlq_action_id(action: str) -> str:
+    """The id of the action that is due because this one was given up."""
+    return blake2b(_encode(("dlq", action)), digest_size=16).hexdigest()

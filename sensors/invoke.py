@@ -13,7 +13,8 @@ run side by side, up to the concurrency, so a slow trigger does not hold up the 
 *At most once* marks a record as finished (*taken*) in a transaction of its own before it is invoked, so nothing that
 happens later can invoke it again. To make that transaction worth its while a lane may take a few tasks ahead; those
 are given back when the partition is revoked before they were begun. *At least once* marks it when it has succeeded,
-or when its dead letter is in the same transaction.
+or when its dead letter is in the same transaction. What a rate limit (`sensors.pace`) does not let begin waits with
+its trigger, and is not taken before it can begin soon.
 
 The core never waits and has no clock: it is told the time, and tells when it wants to be asked again.
 """
@@ -28,25 +29,23 @@ from itertools import count
 import msgspec
 
 from eventbus.errors import FormatError, NewerFormatError
-from eventbus.formats import VERSION, Invocation, action_fact, encode_fact
-from eventbus.hashing import partition_of
+from eventbus.formats import action_fact
 from eventbus.metadata import InvokeCommit
-from eventbus.names import Kind, Stage
+from eventbus.names import Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.actions.base import ActionError
-from sensors.deadletters import ACTION_FAILED, INVALID_RECORD, SPEC_CHANGED, DeadLetters
+from sensors.deadletters import INVALID_RECORD, SPEC_CHANGED, DeadLetters
 from sensors.ledger import Ledger
+from sensors.outcomes import FAILED, LOST, RELEASED, SUCCEEDED, TAKEN, Outcomes
+from sensors.pace import Pace
 from sensors.plan import SensorPlan
 from sensors.tasks import Delivery, Lane, State, Task, TaskPartition
 
-TAKEN, RELEASED, LOST = "taken", "released", "lost"
-SUCCEEDED, FAILED, DEAD_LETTERED = "succeeded", "failed", "dead-lettered"
 CONCURRENCY = 32
 """How many actions one replica of a sensor invokes at a time."""
 _AHEAD_PER_LANE = 4
 """How many tasks a lane takes beyond its first: what a crash may cost an at-most-once trigger, per key."""
-_ERROR_LIMIT = 1000
 
 
 class InvokeStep(msgspec.Struct, frozen=True):
@@ -70,11 +69,14 @@ class Invoker:
     ) -> None:
         self._plan = plan
         self._deliveries = deliveries
-        self._topology = topology
-        self._replica = replica
         self._concurrency = concurrency
-        self._invocation_topic = plan.name.topic(Kind.INVOCATION)
         self._dead_letters = DeadLetters(plan.name, Stage.INVOKE, topology, replica)
+        self._outcomes = Outcomes(plan.name, deliveries, self._dead_letters, topology, replica)
+        self._paces = {
+            trigger: Pace(delivery.limit, topology.action_partitions)
+            for trigger, delivery in deliveries.items()
+            if delivery.limit is not None
+        }
         self._partitions: dict[int, TaskPartition] = {}
         self._ready: deque[Lane] = deque()
         self._waiting: list[tuple[float, int, Lane]] = []
@@ -101,6 +103,8 @@ class Invoker:
         for lane in home.lanes.values():
             self._heads_taken -= min(lane.taken, 1)
             self._ahead_taken -= max(lane.taken - 1, 0)
+            if lane.pace is not None:
+                lane.pace.drop(lane)
         self._ready = deque(lane for lane in self._ready if lane.home is not home)
         self._waiting = [entry for entry in self._waiting if entry[2].home is not home]
         self._takers = {lane: None for lane in self._takers if lane.home is not home}
@@ -190,7 +194,7 @@ class Invoker:
         key = record.key or b""
         lane = home.lanes.get(key)
         if lane is None:
-            lane = home.lanes[key] = Lane(home, key, delivery)
+            lane = home.lanes[key] = Lane(home, key, delivery, self._paces.get(fact.trigger))
         lane.tasks.append(Task(record, fact, lane))
         if len(lane.tasks) == 1:
             self._advance(lane)
@@ -219,6 +223,7 @@ class Invoker:
             lane = heappop(self._waiting)[2]
             lane.tasks[0].state = State.READY
             self._ready.append(lane)
+        self._look_at_limits(now, now_ms)
         while self._ready and len(self._running) < self._concurrency:
             lane = self._ready.popleft()
             if lane.home.closing:
@@ -228,17 +233,38 @@ class Invoker:
                 # An attempt from before a restore is still under way: two at a time would break the order.
                 self._blocked.setdefault(lane.place, []).append(lane)
                 continue
+            if lane.pace is not None and not lane.pace.allows(now):
+                lane.pace.lanes.append(lane)
+                continue
             task.state = State.RUNNING
             task.attempt += 1
             task.started_ms = now_ms
             if task.attempt == 1:
                 task.first_attempt = now
+            if lane.pace is not None:
+                lane.pace.begin(task, now, now_ms, self._partitions)
             self._running[lane.place] = task
             yield task
 
+    def _look_at_limits(self, now: float, now_ms: int) -> None:
+        """Lanes that have waited for their limit come first, as they came first."""
+        if not self._paces:
+            return
+        for home in self._partitions.values():
+            home.since = min(home.since, now)
+        for pace in self._paces.values():
+            pace.look(now, now_ms, self._partitions)
+            if pace.allows(now):
+                self._ready.extendleft(reversed(pace.lanes))
+                pace.lanes.clear()
+
     def next_wakeup(self) -> float | None:
-        """When the next retry is due."""
-        return self._waiting[0][0] if self._waiting else None
+        """When the next retry is due, or a limit allows the next attempt."""
+        to_take = {lane.pace for lane in self._takers} if self._paces else set()
+        due = [pace.wakeup(to_take=pace in to_take) for pace in self._paces.values()]
+        if self._waiting:
+            due.append(self._waiting[0][0])
+        return min((moment for moment in due if moment is not None), default=None)
 
     def succeeded(self, task: Task, status: str, now_ms: int, outputs: Sequence[Output] = ()) -> None:
         """`outputs` are written in the same transaction as the mark that the action is done."""
@@ -261,16 +287,7 @@ class Invoker:
             task.state = State.WAITING
             heappush(self._waiting, (now + delay, next(self._sequence), task.lane))
             return
-        letter = self._dead_letters.of(
-            task.record,
-            ACTION_FAILED,
-            str(error),
-            trigger=task.fact.trigger,
-            action=task.fact.id,
-            attempts=task.attempt,
-        )
-        task.lane.home.outputs.append(letter)
-        self._note(task, DEAD_LETTERED, now_ms, status=error.status, error=str(error))
+        task.lane.home.outputs += self._outcomes.given_up(task, error, now_ms)
         self._finish(task)
 
     def _ended(self, task: Task) -> bool:
@@ -335,10 +352,11 @@ class Invoker:
     def _take(self, now_ms: int) -> None:
         """Heads of lanes first, so that no lane waits for another's tasks that are only taken ahead."""
         for lane in list(self._takers):
-            if lane.taken == 0 and self._heads_taken < self._concurrency:
+            room = self._heads_taken < self._concurrency and (lane.pace is None or lane.pace.may_take())
+            if lane.taken == 0 and room:
                 self._take_next(lane, now_ms)
                 self._heads_taken += 1
-        for lane in list(self._takers):
+        for lane in [lane for lane in self._takers if lane.pace is None]:
             while 0 < lane.taken <= _AHEAD_PER_LANE and self._ahead_taken < self._concurrency and lane in self._takers:
                 self._take_next(lane, now_ms)
                 self._ahead_taken += 1
@@ -351,29 +369,12 @@ class Invoker:
             del self._takers[lane]
         lane.home.ledger.take(task.record.offset)
         self._taking.append(task)
+        if lane.pace is not None:
+            lane.pace.unbegun += 1
         task.started_ms = now_ms
         self._note(task, TAKEN, now_ms)
 
     def _note(
         self, task: Task, outcome: str, ended_ms: int, *, status: str | None = None, error: str | None = None
     ) -> None:
-        invocation = Invocation(
-            version=VERSION,
-            action=task.fact.id,
-            sensor=str(self._plan.name),
-            trigger=task.fact.trigger,
-            attempt=task.attempt,
-            outcome=outcome,
-            mode=task.lane.delivery.mode,
-            partition=task.record.partition,
-            offset=task.record.offset,
-            replica=self._replica,
-            started=task.started_ms,
-            ended=ended_ms,
-            status=status,
-            error=None if error is None else error[:_ERROR_LIMIT],
-        )
-        key = task.fact.id.encode()
-        partition = partition_of(key, self._topology.invocation_partitions)
-        output = Output(self._invocation_topic, partition, key, encode_fact(invocation))
-        task.lane.home.outputs.append(output)
+        task.lane.home.outputs.append(self._outcomes.note(task, outcome, ended_ms, status=status, error=error))

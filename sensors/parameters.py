@@ -25,11 +25,13 @@ from sensors.paths import compile_path as _lookup
 from sensors.paths import split_keys as _segments
 from sensors.paths import unescaped as _unescaped
 from sensors.spec.base import SpecModel
-from sensors.spec.fields import Bool, PartName, Text
+from sensors.spec.fields import Bool, Text, part_name
 from sensors.spec.templates import TemplateText
 from sensors.templates import TemplateError, compile_template
 
 MAX_INDEX = 9_999
+FAILURE = "$failure"
+"""The event that a `dlqTrigger` gets beside the others. No dependency can be called so."""
 
 
 class ParameterError(EventBusError):
@@ -84,11 +86,15 @@ def _valid_dest(dest: str) -> str:
     return dest
 
 
+def _valid_source(name: str) -> str:
+    return name if name == FAILURE else part_name(name)
+
+
 class ParameterSource(SpecModel):
     """Where a value comes from: a template, else a key, else `value`. The data wins over the context."""
 
-    dependencyName: PartName
-    """Whose event to take it from."""
+    dependencyName: Annotated[Text, AfterValidator(_valid_source)]
+    """Whose event to take it from. In a `dlqTrigger` also `$failure`: why the action was given up."""
     dataTemplate: TemplateText | None = None
     """Text made from the event's data, which is `.Input`; see [templates](templates.md)."""
     dataKey: Annotated[Text, AfterValidator(_valid_data_key)] | None = None

@@ -35,6 +35,8 @@ class TriggerPlan(msgspec.Struct, frozen=True, dict=True):
     condition: Condition
     rules: Rules | None = None
     """None: a *plain* trigger, whose held events live in the log. Others live in the state topic."""
+    has_dlq_trigger: bool = False
+    """Whether another action is due when this trigger's is given up."""
 
     @property
     def direct(self) -> bool:

@@ -23,6 +23,7 @@ from sensors.actions import make_action
 from sensors.actions.base import Action, ActionCall, ActionContext, TransactionalAction
 from sensors.actions.python import PythonAction, PythonSpec
 from sensors.conditions import Condition
+from sensors.dlqactions import dlq_name
 from sensors.filters.candidate import Scripts
 from sensors.filters.gate import compile_gate
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
@@ -31,8 +32,8 @@ from sensors.runner.replica import Blueprint, Replica, Settings
 from sensors.runner.slots import claim_slot
 from sensors.scripts import ScriptHost
 from sensors.spec.loader import load_manifest, load_manifests, make_manifest
-from sensors.spec.models import Dependency, SensorManifest, Trigger
-from sensors.tasks import Delivery
+from sensors.spec.models import Dependency, SensorManifest, Trigger, TriggerBase
+from sensors.tasks import Delivery, RateLimit
 
 Function = TypeVar("Function", bound=Callable[[ActionCall], Any])
 
@@ -100,6 +101,7 @@ class Sensor:
         at_least_once: bool = False,
         retry: RetryPolicy | None = None,
         when: Mapping[str, Any] | None = None,
+        dlq: Callable[[ActionCall], Any] | None = None,
     ) -> Callable[[Function], Function]:
         """Declare a trigger whose action is the decorated function. Empty conditions mean all dependencies.
 
@@ -107,6 +109,8 @@ class Sensor:
         `{"correlate": {"by": "data.order.id"}, "within": "10m"}`.
 
         The function runs in a worker thread. It gets an `ActionCall`; raising an exception makes the attempt fail.
+        `dlq` is called, as often as the trigger's mode says, when the action is given up; `call.events["$failure"]`
+        tells why.
         """
 
         def declare(function: Function) -> Function:
@@ -121,6 +125,9 @@ class Sensor:
                     "factor": retry.factor,
                     "jitter": retry.jitter,
                 }
+            if dlq is not None:
+                template = {"name": f"{name}-dlq", "python": {"function": dlq}}
+                trigger["dlqTrigger"] = {"template": template, "atLeastOnce": at_least_once}
             self._triggers.append(trigger)
             self._manifest = None
             return function
@@ -128,8 +135,11 @@ class Sensor:
         return declare
 
     def action(self, trigger: str) -> Callable[[Function], Function]:
-        """Let the decorated function be the action of a trigger that is declared already, for instance in YAML."""
-        names = [declared.name for declared in self.manifest.spec.triggers]
+        """Let the decorated function be the action of a trigger that is declared already, for instance in YAML.
+
+        The `dlqTrigger` of a trigger is called `NAME/dlq`.
+        """
+        names = [name for name, _ in _all_triggers(self.manifest)]
         if trigger not in names:
             raise ConfigError(
                 f"the sensor `{self.manifest.name}` has no trigger `{trigger}`; it has {', '.join(names)}"
@@ -201,8 +211,8 @@ class Sensor:
             [_dependency(each, scripts) for each in spec.dependencies],
             [_trigger(each, spec.conditions[each.name]) for each in spec.triggers],
         )
-        deliveries = {trigger.name: _delivery(trigger) for trigger in spec.triggers}
-        return Blueprint(plan, deliveries, from_latest=spec.startFrom == "latest")
+        deliveries = {name: _delivery(trigger) for name, trigger in _all_triggers(manifest)}
+        return Blueprint(plan, deliveries, from_latest=spec.startFrom == "latest", logging_fields=spec.loggingFields)
 
     def _actions(self, bus: Bus, name: SensorName) -> dict[str, Action | TransactionalAction]:
         context = ActionContext(
@@ -212,12 +222,13 @@ class Sensor:
             partitions=_TopicPartitions(bus.cluster),
         )
         actions: dict[str, Action | TransactionalAction] = {}
-        for trigger in self.manifest.spec.triggers:
-            function = self._functions.get(trigger.name)
+        for trigger_name, trigger in _all_triggers(self.manifest):
+            function = self._functions.get(trigger_name)
             if function is None:
-                actions[trigger.name] = make_action(*trigger.action, context)
+                own = msgspec.structs.replace(context, policy=trigger.success)
+                actions[trigger_name] = make_action(*trigger.action, own)
             else:
-                actions[trigger.name] = PythonAction(PythonSpec(function=function), context)
+                actions[trigger_name] = PythonAction(PythonSpec(function=function), context)
         return actions
 
 
@@ -241,13 +252,25 @@ def _dependency(spec: Dependency, scripts: Scripts) -> DependencyPlan:
 
 
 def _trigger(spec: Trigger, condition: Condition) -> TriggerPlan:
-    return TriggerPlan(spec.name, condition, spec.template.rules(condition.names))
+    rules = spec.template.rules(condition.names)
+    return TriggerPlan(spec.name, condition, rules, has_dlq_trigger=spec.dlqTrigger is not None)
 
 
-def _delivery(trigger: Trigger) -> Delivery:
-    retry = trigger.retry
-    policy = RetryPolicy(retry.steps, retry.duration.total_seconds(), retry.factor, retry.jitter)
-    return Delivery(at_least_once=trigger.atLeastOnce, retry=policy)
+def _all_triggers(manifest: SensorManifest) -> Iterator[tuple[str, TriggerBase]]:
+    """What has an action, by the name that records have for it."""
+    for trigger in manifest.spec.triggers:
+        yield trigger.name, trigger
+        if trigger.dlqTrigger is not None:
+            yield dlq_name(trigger.name), trigger.dlqTrigger
+
+
+def _delivery(trigger: TriggerBase) -> Delivery:
+    retry, limit = trigger.retry, trigger.rateLimit
+    return Delivery(
+        at_least_once=trigger.atLeastOnce,
+        retry=RetryPolicy(retry.steps, retry.duration.total_seconds(), retry.factor, retry.jitter),
+        limit=None if limit is None else RateLimit(limit.requestsPerUnit, limit.seconds),
+    )
 
 
 def _exactly_once_where_possible(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum, auto
+from math import inf
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,11 +13,22 @@ from eventbus.formats import ActionFact
 from eventbus.ports import Output, Record
 from sensors.actionrecords import events_by_dependency
 from sensors.actions.base import ActionCall
+from sensors.dlqactions import with_failure
 from sensors.ledger import Ledger
 from sensors.retry import RetryPolicy
 
+if TYPE_CHECKING:
+    from sensors.pace import Pace
+
 AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "atMostOnce", "atLeastOnce", "exactlyOnce"
 """The modes, as invocation records name them."""
+
+
+class RateLimit(msgspec.Struct, frozen=True):
+    """So many attempts may begin in so many seconds, evenly spaced."""
+
+    requests: int
+    seconds: float
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -25,6 +38,7 @@ class Delivery(msgspec.Struct, frozen=True):
     retry: RetryPolicy = RetryPolicy()
     exactly_once: bool = False
     """What the action writes is in the transaction that marks it as done: neither lost nor repeated."""
+    limit: RateLimit | None = None
 
     @property
     def mode(self) -> str:
@@ -66,7 +80,7 @@ class Task(msgspec.Struct, eq=False):
             sensor=sensor,
             trigger=self.fact.trigger,
             key=self.fact.key,
-            events={name: several[-1] for name, several in events.items()},
+            events=with_failure(self.fact, {name: several[-1] for name, several in events.items()}),
             batches={name: tuple(events[name]) for name in self.fact.counted if name in events},
             attempt=self.attempt,
             traceparent=trace.parent if trace else None,
@@ -77,12 +91,13 @@ class Task(msgspec.Struct, eq=False):
 class Lane:
     """The tasks of one trigger and key, in order. The first `taken` of them are marked as taken."""
 
-    def __init__(self, home: TaskPartition, key: bytes, delivery: Delivery) -> None:
+    def __init__(self, home: TaskPartition, key: bytes, delivery: Delivery, pace: Pace | None = None) -> None:
         self.home = home
         self.key = key
         self.place = (home.number, key)
         """The same for every assignment of the partition."""
         self.delivery = delivery
+        self.pace = pace
         self.tasks: deque[Task] = deque()
         self.taken = 0
 
@@ -99,3 +114,5 @@ class TaskPartition:
         self.changed = False
         self.closing = False
         """Nothing more is begun."""
+        self.since = inf
+        """Since when it is known to be ours, for rate limits."""

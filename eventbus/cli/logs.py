@@ -8,7 +8,9 @@ from enum import StrEnum
 
 import msgspec
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+from eventbus.logfields import FIELDS_ATTRIBUTE, CarriedFields
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", FIELDS_ATTRIBUTE}
 
 
 class LogFormat(StrEnum):
@@ -21,10 +23,21 @@ class LogFormat(StrEnum):
 def set_up_logging(level: int, log_format: LogFormat = LogFormat.TEXT) -> None:
     """Write our own log lines of this level and above to stderr, and warnings of other libraries."""
     handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
-    handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else text)
+    handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
+    handler.addFilter(CarriedFields())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("eventbus").setLevel(level)
+
+
+class _TextFormatter(logging.Formatter):
+    """A sensor's own fields come behind the message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        fields = getattr(record, FIELDS_ATTRIBUTE, {})
+        return " ".join([super().formatMessage(record), *(f"{name}={value}" for name, value in fields.items())])
 
 
 class _JsonFormatter(logging.Formatter):
@@ -37,7 +50,7 @@ class _JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD | line.keys()}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(line, enc_hook=str).decode()

@@ -17,7 +17,7 @@ from eventbus.formats import action_fact, dead_letter, header, invocation, trigg
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Record
 from sensors.actionrecords import events_by_dependency
-from sensors.invoke import DEAD_LETTERED, FAILED, LOST, SUCCEEDED
+from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, SUCCEEDED
 from sensors.redrive import MARK_HEADER, decode_mark
 
 _DATA_SHOWN = 160

@@ -10,6 +10,7 @@ from sensors.actions.http import HttpAction, HttpSpec
 from sensors.actions.kafka import KafkaSpec, make_kafka_action
 from sensors.actions.log import LogAction, LogSpec
 from sensors.actions.python import PythonAction, PythonSpec
+from sensors.spec.policy import PolicyKind
 
 
 class ActionKind(NamedTuple):
@@ -19,10 +20,12 @@ class ActionKind(NamedTuple):
     make: Callable[[Any, ActionContext], Action | TransactionalAction]
     in_manifests: bool = True
     """False: only a program that uses the library can have it."""
+    policy: PolicyKind | None = None
+    """Which policy a trigger with this action may have; the action finds it in its context."""
 
 
 ACTIONS: dict[str, ActionKind] = {
-    "http": ActionKind(HttpSpec, HttpAction),
+    "http": ActionKind(HttpSpec, HttpAction, policy="status"),
     "kafka": ActionKind(KafkaSpec, make_kafka_action),
     "log": ActionKind(LogSpec, LogAction),
     "python": ActionKind(PythonSpec, PythonAction, in_manifests=False),

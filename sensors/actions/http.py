@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from eventbus.errors import ConfigError
+from sensors.actions.addresses import AddressGuard
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.body import JSON, body_of, trace_of
 from sensors.actions.patched import Patch, PatchableSpec
@@ -59,6 +60,12 @@ def _valid_host(text: str) -> str:
     return text
 
 
+def _valid_allowed_host(text: str) -> str:
+    if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+", text):
+        raise ValueError("must be a host name or an address, without a port; `*.` before a name is all hosts below it")
+    return text
+
+
 class BasicAuth(SpecModel):
     """Who we are, by name and password."""
 
@@ -94,6 +101,8 @@ class HttpSpec(PatchableSpec):
     timeout: CountFromOne = 60
     """Seconds for the whole call."""
     tls: Tls | None = None
+    allowHosts: tuple[Annotated[Text, AfterValidator(_valid_allowed_host)], ...] = ()
+    """Hosts that events may lead to although they are not on the public Internet: `api.shop.svc`, `*.shop.svc`."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -160,12 +169,13 @@ def _repetition(name: str, seen: Collection[str]) -> str | None:
 
 
 class HttpAction:
-    """Sends requests; 2xx is success, 408, 425, 429 and 5xx are worth another try, anything else is final."""
+    """Sends requests; 2xx is success, or what the policy allows; 408, 425, 429 and 5xx are worth another try."""
 
     Spec: ClassVar[type[SpecModel]] = HttpSpec
 
-    def __init__(self, spec: HttpSpec, _context: ActionContext, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, spec: HttpSpec, context: ActionContext, now: Callable[[], float] = time.time) -> None:
         self._spec = spec
+        self._policy = context.policy
         self._patch = Patch(spec)
         self._now = now
         self._client: Refreshed[TlsSecrets, HttpClient] = Refreshed(self._tls_secrets, self._new_client, _close)
@@ -184,7 +194,7 @@ class HttpAction:
         except ConfigError as error:  # a secret that is not there, but may come back
             raise ActionError(str(error), retriable=True, sent=False) from None
         answer = client.request(spec.method, spec.url, headers, body)
-        if 200 <= answer.status < 300:
+        if self._policy.accepts(answer.status):
             return str(answer.status)
         raise self._failure(answer)
 
@@ -199,14 +209,16 @@ class HttpAction:
 
         spec = self._spec
         may_need_tls = spec.url.startswith("https:") or any(each.dest == "url" for each in spec.parameters)
-        return HttpClient(spec.timeout, (spec.tls or Tls()).context(secrets) if may_need_tls else None)
+        tls = (spec.tls or Tls()).context(secrets) if may_need_tls else None
+        return HttpClient(spec.timeout, tls, guard=AddressGuard.of(spec.url, spec.allowHosts))
 
     def _failure(self, answer: Answer) -> ActionError:
         retriable = answer.status in _RETRIABLE or answer.status >= 500
         redirect = "; redirects are not followed" if 300 <= answer.status < 400 else ""
+        refused = ", which the policy does not allow" if 200 <= answer.status < 300 else ""
         excerpt = _excerpt(answer.body)
         return ActionError(
-            f"the server answered {_status_text(answer.status)}{redirect}{f': {excerpt}' if excerpt else ''}",
+            f"the server answered {_status_text(answer.status)}{redirect}{refused}{f': {excerpt}' if excerpt else ''}",
             retriable=retriable,
             sent=True,
             status=str(answer.status),

@@ -1,12 +1,13 @@
 """An HTTP client that knows whether a failed request can have reached anybody, and that always comes to an end.
 
-urllib3 does the work. Two things are added to its connections:
+urllib3 does the work. Three things are added to its connections:
 
 - *Sent or not.* An at-most-once action may be repeated only if its request provably never left. The exception does
   not tell (a TLS alert can come during the handshake or after the request), but the connection does: as long as
   nothing was handed to an established connection, nothing has left.
 - *A deadline for the whole answer.* A socket's time-out starts anew with every byte, so that a server that drips its
   answer could hold a worker for ever.
+- *A guard.* A host is looked up once; the addresses are checked, and it is one of them that is connected to.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from http.client import HTTPResponse as PlainResponse
 from typing import Any
 
@@ -31,6 +34,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from sensors.actions.addresses import AddressGuard
 from sensors.actions.base import ActionError
 
 MAX_BODY = 64 * 1024
@@ -48,14 +52,16 @@ class Answer(msgspec.Struct, frozen=True):
 class HttpClient:
     """Thread-safe. Follows no redirect, repeats nothing, uses no proxy."""
 
-    def __init__(self, timeout: float, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, timeout: float, tls: ssl.SSLContext | None = None, *, guard: AddressGuard | None = None) -> None:
         self._timeout = timeout
+        self._guard = guard
         self._pools = urllib3.PoolManager(maxsize=_CONNECTIONS_KEPT, ssl_context=tls)
         self._pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
     def request(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answer:
         """Send a request and wait for its answer. Raises `ActionError` when there is none."""
         _progress.sent = False
+        _progress.guard = self._guard
         try:
             response = self._pools.urlopen(
                 method,
@@ -109,7 +115,10 @@ def _bounded_body(response: urllib3.BaseHTTPResponse) -> bytes:
 
 
 class _Progress(threading.local):
+    """Of the request that this thread makes."""
+
     sent = False
+    guard: AddressGuard | None = None
 
 
 _progress = _Progress()
@@ -155,19 +164,36 @@ class _HttpConnection(HTTPConnection):
         _progress.sent = True
         super().send(data)
 
+    def _new_conn(self) -> socket.socket:
+        """Connects to an address that was checked: another look-up could give another one."""
+        guard, name = _progress.guard, self._dns_host
+        if guard is None:
+            return super()._new_conn()
+        try:
+            found = socket.getaddrinfo(name, self.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            failure = error if isinstance(error, socket.gaierror) else socket.gaierror(str(error))
+            raise NameResolutionError(self.host, self, failure) from error
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        guard.check(self.host, self.port, addresses)
+        try:
+            return self._connected_to_one_of(addresses)
+        finally:
+            self._dns_host = name
 
-class _HttpsConnection(HTTPSConnection):
-    response_class = _DeadlineResponse
+    def _connected_to_one_of(self, addresses: Sequence[str]) -> socket.socket:
+        for address in addresses[:-1]:
+            self._dns_host = address
+            with suppress(NewConnectionError):
+                return super()._new_conn()
+        self._dns_host = addresses[-1]
+        return super()._new_conn()
 
+
+class _HttpsConnection(_HttpConnection, HTTPSConnection):
     def connect(self) -> None:
         super().connect()
         self.is_verified = True  # or the manifest asked for no verification: no warning at every call
-
-    def send(self, data: Any) -> None:
-        if self.sock is None:
-            self.connect()
-        _progress.sent = True
-        super().send(data)
 
 
 class _HttpPool(urllib3.HTTPConnectionPool):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from threading import Lock
@@ -10,9 +9,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StrictInt
 
+from eventbus.logfields import sensor_logger
 from sensors.actions.base import ActionCall, ActionContext, SpecModel
 
-_logger = logging.getLogger("eventbus.action")
+_logger = sensor_logger("eventbus.action")
 
 
 class LogSpec(SpecModel):

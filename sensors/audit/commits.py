@@ -24,7 +24,7 @@ from eventbus.names import SensorName, Stage
 from eventbus.ports import Record
 from sensors.audit.reference import Span
 from sensors.audit.violations import Breach, Violation, place
-from sensors.invoke import RELEASED
+from sensors.outcomes import RELEASED
 
 
 class SeenCommit(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import msgspec
 from eventbus.formats import ActionFact, Invocation, action_fact
 from eventbus.ports import Record
 from sensors.audit.violations import Breach, Violation, event_places, place_of
-from sensors.invoke import DEAD_LETTERED, FAILED, LOST, RELEASED, SUCCEEDED, TAKEN
+from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, RELEASED, SUCCEEDED, TAKEN
 from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
 _COMMIT_MS = 12_000

@@ -18,6 +18,7 @@ from sensors.audit.commits import (
     check_replay,
     spans_of,
 )
+from sensors.audit.dlqactions import check_dlq_actions, is_dlq_action
 from sensors.audit.invocations import Call, Difference, Mishap, check_invocations
 from sensors.audit.reference import ENDLESS, Reference, Span
 from sensors.audit.violations import Breach, Violation
@@ -49,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     events: int
     expected: int
-    """How many actions there should be."""
+    """How many actions there should be, beside those of `dlqTrigger`s."""
     actions: int
     invoked: int
     dead_lettered: int
@@ -82,6 +83,8 @@ def judge(evidence: Evidence) -> Verdict:
         calls=evidence.calls,
         mishaps=evidence.mishaps,
     )
+    own = [record for record in evidence.actions if not is_dlq_action(record)]
+    of_failures = [record for record in evidence.actions if is_dlq_action(record)]
     inputs = [*evidence.events, *evidence.triggers, *evidence.actions]
     return Verdict(
         events=len(evidence.events),
@@ -91,9 +94,10 @@ def judge(evidence: Evidence) -> Verdict:
         dead_lettered=len(evidence.letters),
         violations=[
             *check_trigger_records(reference, topic, evidence.triggers, letters),
-            *check_sequence(reference, topic, evidence.actions, letters),
-            *check_uses(topic, evidence.actions),
-            *check_balance(reference, topic, evidence.actions, evidence.held, letters),
+            *check_sequence(reference, topic, own, letters),
+            *check_uses(topic, own),
+            *check_balance(reference, topic, own, evidence.held, letters),
+            *check_dlq_actions(evidence.plans, topic, of_failures, evidence.letters),
             *check_commits(name, evidence.commits, notes, evidence.actions),
             *check_replay(name, evidence.commits, evidence.horizon),
             *check_at_rest(name, evidence.commits, inputs),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Semaphore, Thread
 from typing import Protocol, TypeAlias
@@ -43,7 +45,8 @@ class ThreadExecutor:
         self._work.put(work)
         if not self._idle.acquire(blocking=False) and self._started < self._workers:
             self._started += 1
-            Thread(target=self._serve, name=f"{self._name}-{self._started}", daemon=True).start()
+            serve = partial(copy_context().run, self._serve)  # what the loop's log lines carry, ours carry, too
+            Thread(target=serve, name=f"{self._name}-{self._started}", daemon=True).start()
 
     def completions(self, timeout: float) -> list[Completion]:
         found: list[Completion] = []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from eventbus.clock import Deadline
 from eventbus.errors import EventBusError
+from eventbus.logfields import sensor_logger
 from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
 from eventbus.names import Stage
 from eventbus.ports import Clock, Commit, Committed, Output, Record
@@ -24,7 +24,7 @@ from sensors.tasks import Task
 _WAIT_WHILE_RUNNING = 0.005
 """How long new records may wait for the loop while actions run; the executor cannot interrupt a poll."""
 
-log = logging.getLogger("eventbus.sensor")
+log = sensor_logger("eventbus.sensor")
 
 
 class InvokeStage:
@@ -92,7 +92,8 @@ class InvokeStage:
         return self._invoker.congested()
 
     def working(self) -> bool:
-        return self._invoker.any_running()
+        """Who only waits for a retry, or for a rate limit, is not stuck either."""
+        return self._invoker.any_running() or self._invoker.next_wakeup() is not None
 
     def idle(self) -> bool:
         return self._invoker.idle() and not self._first_outputs

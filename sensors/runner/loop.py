@@ -21,7 +21,6 @@ what follows from it is decided here, in `_recover`.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
@@ -39,6 +38,7 @@ from eventbus.errors import (
     UnknownOutcome,
     UnproducibleError,
 )
+from eventbus.logfields import sensor_logger
 from eventbus.names import SensorName
 from eventbus.ports import Clock, Cluster, Commit, GroupConsumer, Output, Record, TransactionalProducer
 from sensors.deadletters import DeadLetters
@@ -57,7 +57,7 @@ _STATE_SLICE = 2000
 _RESTORE_POLL = 0.01
 _KEY_SHOWN = 500
 
-log = logging.getLogger("eventbus.sensor")
+log = sensor_logger("eventbus.sensor")
 
 
 class _Phase(Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -12,6 +11,7 @@ import msgspec
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import EventBusError, FatalError
+from eventbus.logfields import carry, sensor_logger
 from eventbus.names import Stage
 from eventbus.ports import Clock, Cluster
 from eventbus.topics import Topology
@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 _STALL_SECONDS = 60.0
 """With lag and no commit for this long, a replica is unhealthy and should be restarted."""
 
-log = logging.getLogger("eventbus.sensor")
+log = sensor_logger("eventbus.sensor")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -56,6 +56,8 @@ class Blueprint(msgspec.Struct, frozen=True):
     plan: SensorPlan
     deliveries: Mapping[str, Delivery]
     from_latest: bool = True
+    logging_fields: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """What every log line carries."""
 
 
 class Replica:
@@ -76,6 +78,7 @@ class Replica:
         self._clock = clock or SystemClock()
         self._settings = settings or Settings()
         self._actions = actions
+        self._logging_fields = blueprint.logging_fields
         plan, name = blueprint.plan, blueprint.plan.name
         self.name = name
         self.slot = slot.name
@@ -105,7 +108,7 @@ class Replica:
         self.loops: dict[Stage, StageLoop] = {
             logic.stage: self._loop(cluster, topology, logic, guard) for logic in (self.match, self.join, self.invoke)
         }
-        self.metrics.expect(plan.triggers)
+        self.metrics.expect(blueprint.deliveries)
         for dependency in plan.dependencies:
             self.metrics.expect_filtered(dependency.name, dependency.gate.reasons if dependency.gate else ())
         for trigger in plan.triggers.values():
@@ -139,6 +142,7 @@ class Replica:
         return self
 
     def _drive(self, loop: StageLoop) -> None:
+        carry(self._logging_fields)
         try:
             while not self._stopping.is_set():
                 pause = loop.step(_POLL_SECONDS)

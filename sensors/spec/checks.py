@@ -7,6 +7,7 @@ not cause complaints about another. `spec_warnings` looks at a manifest that is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from eventbus.errors import ConfigError
@@ -14,6 +15,7 @@ from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS
 from sensors.actions.patched import PatchableSpec
 from sensors.conditions import ConditionError, parse
+from sensors.parameters import FAILURE
 from sensors.scripts import check_script
 from sensors.spec.base import Flaw, Path, entries, get
 from sensors.spec.fields import is_kubernetes_name
@@ -21,7 +23,7 @@ from sensors.spec.joins import name_flaws
 from sensors.spec.suggestions import suggest
 
 if TYPE_CHECKING:
-    from sensors.spec.models import SensorSpec
+    from sensors.spec.models import SensorSpec, TriggerBase
 
 
 def template_flaws(template: Any, not_yet: Collection[str]) -> Iterator[Flaw]:
@@ -73,6 +75,20 @@ def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
             yield Flaw(path, f"`dest` cannot be `{dest}`; what parameters can change is {known}")
 
 
+def policy_flaws(trigger: Any) -> Iterator[Flaw]:
+    """There is one policy at most, and it fits the kind of the action."""
+    if get(trigger, "policy") is not None and get(trigger, "template", "policy") is not None:
+        yield Flaw(("template", "policy"), "the trigger has a `policy` already; leave one out", about_key=True)
+    kind = next((kind for kind in ACTIONS if get(trigger, "template", kind) is not None), None)
+    if kind is None:
+        return
+    fitting = ACTIONS[kind].policy
+    hint = "it has none" if fitting is None else f"its policy is `{fitting}`"
+    for place, each in product((("policy",), ("template", "policy")), ("status", "k8s")):
+        if get(trigger, *place, each) is not None and each != fitting:
+            yield Flaw((*place, each), f"the action `{kind}` has no policy `{each}`; {hint}", about_key=True)
+
+
 def naming_flaws(manifest: Any) -> Iterator[Flaw]:
     """The names together must make topics that Kafka accepts."""
     name = get(manifest, "metadata", "name")
@@ -107,6 +123,8 @@ def spec_flaws(spec: Any) -> Iterator[Flaw]:
         yield from _condition_flaws(template, names, ("triggers", index, "template"))
         for path, parameter in _parameters(trigger, ("triggers", index)):
             yield from _source_flaws(parameter, names, path)
+        for path, parameter in _parameters(get(trigger, "dlqTrigger"), ("triggers", index, "dlqTrigger")):
+            yield from _source_flaws(parameter, [*names, FAILURE], path)
 
 
 def _condition_flaws(template: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
@@ -132,7 +150,10 @@ def _parameters(trigger: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _source_flaws(parameter: Any, names: Collection[str], path: Path) -> Iterator[Flaw]:
     name = get(parameter, "src", "dependencyName")
-    if isinstance(name, str) and name not in names:
+    if name == FAILURE and name not in names:
+        message = f"`{FAILURE}` is why an action was given up, and only a `dlqTrigger` gets it"
+        yield Flaw((*path, "src", "dependencyName"), message)
+    elif isinstance(name, str) and name not in names:
         yield Flaw((*path, "src", "dependencyName"), f"there is no dependency `{name}`; {suggest(name, names)}")
 
 
@@ -142,16 +163,27 @@ def spec_warnings(spec: SensorSpec) -> Iterator[Flaw]:
     for index, dependency in enumerate(spec.dependencies):
         if dependency.name not in used:
             yield Flaw(("dependencies", index, "name"), f"no trigger uses the dependency `{dependency.name}`")
+    if spec.errorOnFailedRound:
+        yield Flaw(("errorOnFailedRound",), "this does nothing, as in argo-events: a sensor goes on after a failure")
     for index, trigger in enumerate(spec.triggers):
         names = spec.conditions[trigger.name].names
-        for path, parameter in _parameters(trigger, ("triggers", index)):
-            source = parameter.src
-            if source.dependencyName not in names and source.value is None:
-                reason = f"`{source.dependencyName}` is not in the trigger's conditions"
-                yield Flaw((*path, "src", "dependencyName"), f"this parameter is always left out: {reason}")
-            if path[2:3] == ("parameters",) and parameter.dest == "name":
-                message = "this parameter changes nothing: records and metrics need the trigger's own name"
-                yield Flaw((*path, "dest"), message)
+        yield from _trigger_warnings(trigger, names, ("triggers", index))
+        if trigger.dlqTrigger is not None:
+            yield from _trigger_warnings(trigger.dlqTrigger, names | {FAILURE}, ("triggers", index, "dlqTrigger"))
+            if trigger.dlqTrigger.template.conditions:
+                message = "these conditions do nothing: a `dlqTrigger` is invoked when its trigger's action is given up"
+                yield Flaw(("triggers", index, "dlqTrigger", "template", "conditions"), message)
+
+
+def _trigger_warnings(trigger: TriggerBase, names: Collection[str], path: Path) -> Iterator[Flaw]:
+    for place, parameter in _parameters(trigger, path):
+        source = parameter.src
+        if source.dependencyName not in names and source.value is None:
+            reason = f"`{source.dependencyName}` is not in the trigger's conditions"
+            yield Flaw((*place, "src", "dependencyName"), f"this parameter is always left out: {reason}")
+        if place[: len(path) + 1] == (*path, "parameters") and parameter.dest == "name":
+            message = "this parameter changes nothing: records and metrics need the trigger's own name"
+            yield Flaw((*place, "dest"), message)
 
 
 def _repeated(names: list[Any]) -> Iterator[int]:

@@ -26,6 +26,7 @@ __all__ = [
     "Text",
     "is_kubernetes_name",
     "parse_duration",
+    "part_name",
 ]
 
 MAX_NAME = 253
@@ -64,7 +65,7 @@ def _kubernetes_name(text: str) -> str:
     return text
 
 
-def _part_name(text: str) -> str:
+def part_name(text: str) -> str:
     if not _PART_NAME.fullmatch(text) or len(text) > MAX_NAME:
         raise ValueError(f"must consist of letters, digits, `-`, `_` and `.`, at most {MAX_NAME} characters")
     return text
@@ -124,7 +125,7 @@ Text = StrictStr
 StringMap = dict[StrictStr, StrictStr]
 CountFromOne = Annotated[StrictInt, Field(ge=1)]
 KubernetesName = Annotated[StrictStr, AfterValidator(_kubernetes_name)]
-PartName = Annotated[StrictStr, AfterValidator(_part_name)]
+PartName = Annotated[StrictStr, AfterValidator(part_name)]
 """The name of a dependency or a trigger: what a condition can say."""
 EventReference = Annotated[StrictStr, AfterValidator(_event_reference)]
 """A CloudEvents `source`, `subject` or `type`: any reasonable text."""

@@ -7,14 +7,13 @@ taken for misspellings. Rules between fields are in `sensors.spec.checks`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
-from pydantic import Field, PrivateAttr, create_model, model_validator
+from pydantic import Field, PrivateAttr, StrictInt, create_model, model_validator
 
 from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS
@@ -23,18 +22,11 @@ from sensors.conditions import Condition, parse
 from sensors.filters.spec import Filters, Operator, Transform
 from sensors.parameters import Parameters
 from sensors.spec.base import Flaw, SpecModel
-from sensors.spec.checks import naming_flaws, script_flaws, spec_flaws, template_flaws, trigger_flaws
-from sensors.spec.fields import (
-    Amount,
-    Bool,
-    CountFromOne,
-    Duration,
-    EventReference,
-    KubernetesName,
-    PartName,
-    StringMap,
-)
+from sensors.spec.checks import naming_flaws, policy_flaws, script_flaws, spec_flaws, template_flaws, trigger_flaws
+from sensors.spec.fields import Bool, CountFromOne, EventReference, KubernetesName, PartName, StringMap
 from sensors.spec.joins import JoinSpec, join_flaws
+from sensors.spec.podtemplate import PodTemplate
+from sensors.spec.policy import Backoff, Policy, RateLimit
 from sensors.spec.problems import Problem
 
 API_VERSIONS = ("argoproj.io/v1alpha1", "eventbus.dev/v1alpha1")
@@ -61,17 +53,8 @@ class Dependency(SpecModel):
         return script_flaws(data)
 
 
-class RetryStrategy(SpecModel):
+class RetryStrategy(Backoff):
     """When a failed action is tried again. Without one it is tried once."""
-
-    steps: CountFromOne = 5
-    """Attempts in all, the first included."""
-    duration: Duration = timedelta(seconds=1)
-    """The pause after the first attempt: `500ms`, `3s`, `1m30s`; a bare number counts nanoseconds."""
-    factor: Amount = 1.0
-    """Each further pause is this many times the one before."""
-    jitter: Amount = 1.0
-    """Up to this fraction of a pause is added to it at random."""
 
 
 class TriggerTemplateBase(JoinSpec):
@@ -81,7 +64,12 @@ class TriggerTemplateBase(JoinSpec):
         {"k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
         | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
     )
-    hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
+    hidden: ClassVar[frozenset[str]] = frozenset(
+        {"policy", *(kind for kind, action in ACTIONS.items() if not action.in_manifests)}
+    )
+
+    policy: Policy | None = None
+    """The trigger's, which some of argo-events' examples have here."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:
@@ -104,25 +92,23 @@ else:
     )
 
 
-class Trigger(SpecModel):
-    """An action and the condition that causes it."""
-
-    not_yet: ClassVar[frozenset[str]] = frozenset(("policy", "rateLimit", "dlqTrigger"))
+class TriggerBase(SpecModel):
+    """What a trigger and its `dlqTrigger` have in common."""
 
     template: TriggerTemplate
     parameters: Parameters = Field(default=())
     """Values of events that are put into the template before every call: `dest` is `http.url`, for instance."""
+    policy: Policy | None = None
+    """When the action counts as a success. Some of argo-events' examples have it in `template`; that means the same."""
     retryStrategy: RetryStrategy | None = None
+    rateLimit: RateLimit | None = None
     atLeastOnce: Bool = False
     """True: repeat the action rather than lose it. False: lose it rather than repeat it."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
-        return trigger_flaws(data)
-
-    @property
-    def name(self) -> str:
-        return self.template.name
+        yield from trigger_flaws(data)
+        yield from policy_flaws(data)
 
     @property
     def action(self) -> tuple[str, SpecModel]:
@@ -135,6 +121,11 @@ class Trigger(SpecModel):
         return kind, spec.model_copy(update={"parameters": (*moved, *spec.parameters)})
 
     @property
+    def success(self) -> Policy:
+        """The policy that applies, wherever it is written."""
+        return self.policy or self.template.policy or Policy()
+
+    @property
     def mode(self) -> Mode:
         return "atLeastOnce" if self.atLeastOnce else "atMostOnce"
 
@@ -144,12 +135,35 @@ class Trigger(SpecModel):
         return self.retryStrategy or RetryStrategy(steps=1)
 
 
+class DlqTrigger(TriggerBase):
+    """What is done when an action is given up. See [dlqTrigger](actions.md#dlqtrigger)."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        yield from super().flaws(data)
+        if isinstance(data, Mapping) and "dlqTrigger" in data:
+            message = "a `dlqTrigger` cannot have one of its own: what it gives up is in the dead-letter topic"
+            yield Flaw(("dlqTrigger",), message, about_key=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _forget(cls, data: Any) -> Any:
+        """What is a flaw already is not an unknown field, too."""
+        return {name: value for name, value in data.items() if name != "dlqTrigger"} if isinstance(data, dict) else data
+
+
+class Trigger(TriggerBase):
+    """An action and the condition that causes it."""
+
+    dlqTrigger: DlqTrigger | None = None
+
+    @property
+    def name(self) -> str:
+        return self.template.name
+
+
 class SensorSpec(SpecModel):
     """Which events to wait for, and what to do about them."""
-
-    not_yet: ClassVar[frozenset[str]] = frozenset(
-        ("template", "errorOnFailedRound", "revisionHistoryLimit", "loggingFields")
-    )
 
     dependencies: Annotated[tuple[Dependency, ...], Field(min_length=1)]
     triggers: Annotated[tuple[Trigger, ...], Field(min_length=1)]
@@ -157,6 +171,18 @@ class SensorSpec(SpecModel):
     replicas: CountFromOne = 1
     startFrom: Literal["latest", "earliest"] = "latest"
     """Where a sensor that has never run begins: with events from now on, or with the oldest still there."""
+    loggingFields: StringMap = Field(default={})
+    """Every log line of the sensor carries these fields: as members of JSON lines, at the end of others."""
+    template: PodTemplate | None = None
+    revisionHistoryLimit: Annotated[StrictInt, Field(ge=0)] | None = None
+    """How many former revisions Kubernetes keeps of the sensor's Deployment."""
+    errorOnFailedRound: Bool = False
+    """Does nothing, as in argo-events. An action that fails is retried, then in the dead-letter topic."""
+
+    without_meaning: ClassVar[frozenset[str]] = frozenset(
+        {"replicas", "loggingFields", "template", "revisionHistoryLimit", "errorOnFailedRound"}
+    )
+    """Two specs that differ only in these do the same."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -242,11 +268,11 @@ class SensorManifest(SpecModel):
         self._warnings = tuple(warnings)
 
     def digest(self) -> str:
-        """Stands for what the spec means: defaults, spelling and order do not matter, and neither do replicas.
+        """Stands for what the spec means: defaults, spelling and order do not matter, and neither do `without_meaning`.
 
         Fields that have their default are left out, so that a release that adds a field changes no digest.
         """
-        spec = self.spec.model_dump(mode="json", exclude_defaults=True, exclude={"replicas"})
+        spec = self.spec.model_dump(mode="json", exclude_defaults=True, exclude=set(SensorSpec.without_meaning))
         for trigger in spec["triggers"]:
             trigger["template"]["conditions"] = str(self.spec.conditions[trigger["template"]["name"]])
         spec["triggers"].sort(key=lambda trigger: trigger["template"]["name"])

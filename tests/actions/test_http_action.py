@@ -24,6 +24,7 @@ from sensors.actions import make_action
 from sensors.actions.base import ActionError
 from sensors.actions.http import HttpAction, HttpSpec
 from sensors.actions.http_client import MAX_BODY, _DeadlineReader
+from sensors.spec.policy import Policy
 from tests.actions.conftest import CONTEXT, Certificate, HttpServer, RawServer, Reply, make_call, read_request
 
 NOW = 1_800_000_000
@@ -157,6 +158,20 @@ def test_calls_run_in_parallel(http_server: HttpServer, http: MakeHttp) -> None:
 def test_2xx_is_success(http_server: HttpServer, http: MakeHttp, status: int) -> None:
     http_server.reply = Reply(status)
     assert http(http_server.url).invoke(make_call()) == str(status)
+
+
+def test_a_policy_says_which_statuses_are_a_success_and_no_others_are(http_server: HttpServer) -> None:
+    policy = Policy.model_validate({"status": {"allow": [201, 409, 302]}})
+    action = HttpAction(HttpSpec(url=http_server.url), msgspec.structs.replace(CONTEXT, policy=policy))
+    for status in (201, 409, 302):
+        http_server.reply = Reply(status)
+        assert action.invoke(make_call()) == str(status)
+    for status, retriable in ((200, False), (404, False), (503, True)):
+        http_server.reply = Reply(status)
+        assert _failure(action).retriable == retriable
+    http_server.reply = Reply(200)
+    assert str(_failure(action)) == "the server answered 200 OK, which the policy does not allow"
+    action.close()
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])

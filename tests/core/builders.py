@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from eventbus.cloudevents import from_json_batch, to_json, to_kafka
 from eventbus.events import Event
@@ -24,13 +24,21 @@ TOPOLOGY = Topology(
 )
 
 
-def make_plan(conditions: Mapping[str, str], dependencies: str = "abcd", owner: Owner = OWNER) -> SensorPlan:
+def make_plan(
+    conditions: Mapping[str, str],
+    dependencies: str = "abcd",
+    owner: Owner = OWNER,
+    with_dlq_trigger: Collection[str] = (),
+) -> SensorPlan:
     """A sensor whose dependency `a` is the event `a` of the source `shop`, and so on."""
     return SensorPlan.of(
         NAME,
         owner,
         [DependencyPlan(name, "shop", name) for name in dependencies],
-        [TriggerPlan(name, parse(text, dependencies)) for name, text in conditions.items()],
+        [
+            TriggerPlan(name, parse(text, dependencies), has_dlq_trigger=name in with_dlq_trigger)
+            for name, text in conditions.items()
+        ],
     )
 
 

@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 from eventbus.events import Event
-from eventbus.formats import VERSION, Invocation, Source, action_fact, encode_fact, trigger_fact
+from eventbus.formats import (
+    ACTION_HEADER,
+    VERSION,
+    Failure,
+    Invocation,
+    Source,
+    action_fact,
+    encode_fact,
+    trigger_fact,
+)
 from eventbus.metadata import InvokeCommit, JoinCommit, Mark, Owner, encode_invoke, encode_join, encode_match
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
@@ -17,12 +26,14 @@ from sensors.audit.invocations import Call, Mishap
 from sensors.audit.verdict import Evidence, Verdict, judge
 from sensors.audit.violations import Breach, Violation
 from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, SPEC_CHANGED, DeadLetters
+from sensors.dlqactions import dlq_action
 from sensors.join import JoinPartition
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from tests.core.builders import NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
 
-PLAN = make_plan({"both": "a && b", "each": "a || b"})
+CONDITIONS = {"both": "a && b", "each": "a || b"}
+PLAN = make_plan(CONDITIONS)
 NEWER = Owner(2, "BBBBBBBB")
 REPLICA = "0"
 AT_MOST_ONCE, AT_LEAST_ONCE = "each", "both"
@@ -95,6 +106,10 @@ class Run:
 
 def _read(outputs: Iterable[Output]) -> list[Record]:
     return [as_read(output, number) for number, output in enumerate(outputs)]
+
+
+def as_written(record: Record) -> Output:
+    return Output(record.topic, record.partition, record.key, record.value, record.headers)
 
 
 def _invoke_commit(partition: int, offset: int, *finished: tuple[int, int]) -> SeenCommit:
@@ -220,9 +235,69 @@ def test_what_the_log_would_not_take_is_in_the_dead_letters() -> None:
     refused = run.action("both")
     run.actions.remove(refused)
     run.forget(refused, outcomes=["succeeded"], calls=True)
-    output = Output(refused.topic, refused.partition, refused.key, refused.value, refused.headers)
-    run.letters = [as_read(LETTERS.of_refused(output, "too large"), 0)]
+    run.letters = [as_read(LETTERS.of_refused(as_written(refused), "too large"), 0)]
     assert run.violations() == []
+
+
+class FailedRun(Run):
+    """One action was given up, and its trigger has a dlqTrigger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plans = {OWNER.generation: make_plan(CONDITIONS, with_dlq_trigger=["both"])}
+        given_up = self.action("both")
+        fact = action_fact(given_up)
+        self.forget(given_up, outcomes=["succeeded"], calls=True)
+        self.invocations.append(note(given_up, "dead-lettered"))
+        self.letters = [as_read(LETTERS.of(given_up, ACTION_FAILED, "503", trigger="both", action=fact.id), 0)]
+        failure = Failure(fact.id, "503", 3, "503")
+        self.due = as_read(dlq_action(given_up, fact, failure, REPLICA), len(self.actions))
+        self.actions.append(self.due)
+        self.invocations.append(note(self.due, "succeeded"))
+        self.calls.append(call(self.due))
+        self.commits[-TOPOLOGY.action_partitions :] = [
+            _invoke_commit(partition, len(self.actions)) for partition in range(TOPOLOGY.action_partitions)
+        ]
+
+
+def test_the_action_of_a_dlq_trigger_is_explained_by_what_was_given_up() -> None:
+    assert FailedRun().violations() == []
+
+
+def test_the_action_of_a_dlq_trigger_must_not_be_missing() -> None:
+    run = FailedRun()
+    run.actions.remove(run.due)
+    run.forget(run.due, outcomes=["succeeded"], calls=True)
+    [violation] = run.violations()
+    assert (violation.invariant, violation.breach, violation.trigger) == ("I3", Breach.LOST, "both")
+    run.letters.append(as_read(LETTERS.of_refused(as_written(run.due), "too large"), 1))
+    assert run.violations() == [], "the log would not take it, which is known"
+
+
+def test_the_action_of_a_dlq_trigger_must_not_be_there_twice() -> None:
+    run = FailedRun()
+    run.actions.append(msgspec.structs.replace(run.due, offset=99))
+    run.commits[-TOPOLOGY.action_partitions :] = [_invoke_commit(p, 100) for p in range(TOPOLOGY.action_partitions)]
+    [violation] = run.violations()
+    assert (violation.invariant, violation.breach, violation.trigger) == ("I2", Breach.DUPLICATED, "both/dlq")
+
+
+@pytest.mark.parametrize("forged", [Failure("another", "503", 3), None])
+def test_the_action_of_a_dlq_trigger_must_have_a_cause(forged: Failure | None) -> None:
+    run = FailedRun()
+    if forged is None:
+        run.letters = []
+    else:
+        fact = msgspec.structs.replace(action_fact(run.due), failure=forged)
+        run.actions[-1] = msgspec.structs.replace(run.due, headers=[(ACTION_HEADER, encode_fact(fact))])
+    assert ("I1", Breach.UNEXPLAINED) in [(each.invariant, each.breach) for each in run.violations()]
+
+
+def test_the_action_of_a_dlq_trigger_is_invoked_as_any_other() -> None:
+    run = FailedRun()
+    run.forget(run.due, outcomes=["succeeded"], calls=True)
+    [violation] = run.violations()
+    assert (violation.invariant, violation.breach, violation.trigger) == ("I7", Breach.LOST, "both/dlq")
 
 
 def test_what_does_not_fit_a_new_spec_must_be_parked_once() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventbus.events import Event
-from eventbus.formats import Invocation, dead_letter
+from eventbus.formats import Invocation, action_fact, dead_letter
+from eventbus.hashing import dlq_action_id
 from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
@@ -148,6 +149,81 @@ def test_a_failed_attempt_is_retried_with_growing_delays_and_then_dead_lettered(
     [letter] = [output for output in step.outputs if output.topic == NAME.topic(Kind.DLQ)]
     fact = dead_letter(as_read(letter, 0))
     assert (fact.reason, fact.detail, fact.attempts, fact.trigger) == ("action-failed", "no", 3, "least")
+
+
+@pytest.mark.parametrize(("trigger", "sent"), [("least", True), ("once", True)])
+def test_what_is_given_up_is_an_action_of_the_dlq_trigger_in_the_same_transaction(trigger: str, sent: bool) -> None:
+    core = Invoker(PLAN, {"once": ONCE, "least": LEAST, "once/dlq": LEAST, "least/dlq": ONCE}, TOPOLOGY, "0")
+    core.open(0, InvokeCommit(OWNER, 0, ()))
+    failed = action(trigger, 0, "k")
+    core.receive([failed])
+    core.transaction(0)
+    core.committed()
+    [task] = started(core)
+    core.failed(task, failure(sent=sent), 0.0, 9)
+    step = core.transaction(9)
+    assert step is not None
+    assert outcomes(step) == [(0, "dead-lettered")]
+    [due] = [output for output in step.outputs if output.topic == NAME.topic(Kind.ACTION)]
+    assert due.partition == failed.partition
+    record = as_read(due, 1)
+    fact = action_fact(record)
+    assert (fact.trigger, fact.id) == (f"{trigger}/dlq", dlq_action_id(action_fact(failed).id))
+    core.committed()
+    core.receive([record])
+    core.transaction(10)
+    core.committed()
+    [task] = started(core)
+    call = task.call("sensor")
+    assert call.trigger == f"{trigger}/dlq"
+    own = "a" if trigger == "once" else "b"
+    assert call.events.keys() == {own, "$failure"}
+    assert call.events["$failure"].json() == {
+        "action": action_fact(failed).id,
+        "trigger": trigger,
+        "error": "no",
+        "status": "503",
+        "attempts": 1,
+        "events": {own: {"source": "shop", "id": "0"}},
+    }
+    core.failed(task, failure(), 1.0, 11)
+    step = core.transaction(11)
+    assert step is not None
+    assert not [output for output in step.outputs if output.topic == NAME.topic(Kind.ACTION)], "and no further"
+    [letter] = [output for output in step.outputs if output.topic == NAME.topic(Kind.DLQ)]
+    assert dead_letter(as_read(letter, 0)).trigger == f"{trigger}/dlq"
+
+
+def test_what_succeeds_or_is_tried_again_is_no_business_of_the_dlq_trigger() -> None:
+    retried = Delivery(at_least_once=True, retry=RETRY)
+    core = Invoker(PLAN, {"least": retried, "least/dlq": LEAST}, TOPOLOGY, "0")
+    core.open(0, InvokeCommit(OWNER, 0, ()))
+    core.receive([action("least", 0)])
+    [task] = started(core)
+    core.failed(task, failure(), 0.0, 0)
+    [task] = started(core, 1.0)
+    core.succeeded(task, "ok", 1)
+    step = core.transaction(1)
+    assert step is not None
+    assert {output.topic for output in step.outputs} == {NAME.topic(Kind.INVOCATION)}
+
+
+def test_a_dlq_trigger_that_is_gone_leaves_a_dead_letter() -> None:
+    core = Invoker(PLAN, {"least": LEAST, "least/dlq": LEAST}, TOPOLOGY, "0")
+    core.open(0, InvokeCommit(OWNER, 0, ()))
+    core.receive([action("least", 0)])
+    [task] = started(core)
+    core.failed(task, failure(), 0.0, 0)
+    step = core.transaction(0)
+    assert step is not None
+    [due] = [output for output in step.outputs if output.topic == NAME.topic(Kind.ACTION)]
+    without = invoker()
+    without.receive([as_read(due, 1)])
+    step = without.transaction(1)
+    assert step is not None
+    [letter] = step.outputs
+    fact = dead_letter(as_read(letter, 0))
+    assert (fact.reason, fact.detail) == ("spec-changed", "the sensor has no trigger `least/dlq` any more")
     assert letter.value == task.record.value
 
 

@@ -80,11 +80,125 @@ MISTAKES = {
         """,
     ),
     "a field argo-events has and we do not, yet": (
-        _with("spec:", "spec:\n  loggingFields: {}"),
+        _with(
+            "        log: {}",
+            "        http:\n          url: http://h\n          basicAuth:\n            namespace: other\n"
+            "            username: {name: s, key: u}\n            password: {name: s, key: p}",
+        ),
         """\
-        sensors.yaml:6:3: `loggingFields` is not supported yet
-            6 |   loggingFields: {}
-              |   ^^^^^^^^^^^^^
+        sensors.yaml:20:13: `namespace` is not supported yet
+           20 |             namespace: other
+              |             ^^^^^^^^^
+        """,
+    ),
+    "a policy that does not fit the action": (
+        _with("        log: {}", "        http: {url: http://h}\n      policy: {k8s: {labels: {a: b}}}"),
+        """\
+        sensors.yaml:18:16: the action `http` has no policy `k8s`; its policy is `status`
+           18 |       policy: {k8s: {labels: {a: b}}}
+              |                ^^^
+        """,
+    ),
+    "a policy of an action that has none": (
+        _with("        log: {}", "        log: {}\n      policy: {status: {allow: [200]}}"),
+        """\
+        sensors.yaml:18:16: the action `log` has no policy `status`; it has none
+           18 |       policy: {status: {allow: [200]}}
+              |                ^^^^^^
+        """,
+    ),
+    "a policy in the template that does not fit the action": (
+        _with("        log: {}", "        log: {}\n        policy: {status: {allow: [200]}}"),
+        """\
+        sensors.yaml:18:18: the action `log` has no policy `status`; it has none
+           18 |         policy: {status: {allow: [200]}}
+              |                  ^^^^^^
+        """,
+    ),
+    "a policy here and there": (
+        _with(
+            "        log: {}",
+            "        http: {url: http://h}\n        policy: {status: {allow: [200]}}\n"
+            "      policy: {status: {allow: [201]}}",
+        ),
+        """\
+        sensors.yaml:18:9: the trigger has a `policy` already; leave one out
+           18 |         policy: {status: {allow: [200]}}
+              |         ^^^^^^
+        """,
+    ),
+    "two policies": (
+        _with(
+            "        log: {}",
+            "        http: {url: http://h}\n      policy:\n        status: {allow: [200]}\n"
+            "        k8s: {labels: {a: b}}",
+        ),
+        """\
+        sensors.yaml:20:9: the action `http` has no policy `k8s`; its policy is `status`
+           20 |         k8s: {labels: {a: b}}
+              |         ^^^
+        """,
+    ),
+    "a status that does not exist": (
+        _with("        log: {}", "        http: {url: http://h}\n      policy: {status: {allow: [200, 99]}}"),
+        """\
+        sensors.yaml:18:38: `allow[1]` must be at least 100
+           18 |       policy: {status: {allow: [200, 99]}}
+              |                                      ^^
+        """,
+    ),
+    "a rate limit that allows nothing": (
+        _with("        log: {}", "        log: {}\n      rateLimit: {unit: Day, requestsPerUnit: 0}"),
+        """\
+        sensors.yaml:18:25: `unit` must be `Second`, `Minute` or `Hour`, not `Day`
+           18 |       rateLimit: {unit: Day, requestsPerUnit: 0}
+              |                         ^^^
+        sensors.yaml:18:47: `requestsPerUnit` must be at least 1
+           18 |       rateLimit: {unit: Day, requestsPerUnit: 0}
+              |                                               ^
+        """,
+    ),
+    "a dlqTrigger of a dlqTrigger": (
+        _with(
+            "        log: {}",
+            "        log: {}\n      dlqTrigger:\n        template: {name: again, log: {}}\n"
+            "        dlqTrigger: {template: {name: and-again, log: {}}}",
+        ),
+        """\
+        sensors.yaml:20:9: a `dlqTrigger` cannot have one of its own: what it gives up is in the dead-letter topic
+           20 |         dlqTrigger: {template: {name: and-again, log: {}}}
+              |         ^^^^^^^^^^
+        """,
+    ),
+    "a reason where nothing has failed": (
+        _with(
+            "        log: {}",
+            "        http:\n          url: http://h\n          payload: [{src: {dependencyName: $failure}, dest: x}]",
+        ),
+        """\
+        sensors.yaml:19:44: `$failure` is why an action was given up, and only a `dlqTrigger` gets it
+           19 |           payload: [{src: {dependencyName: $failure}, dest: x}]
+              |                                            ^^^^^^^^
+        """,
+    ),
+    "a dependency that a dlqTrigger does not find": (
+        _with(
+            "        log: {}",
+            "        log: {}\n      dlqTrigger:\n        template:\n          name: tell\n          http:\n"
+            "            url: http://h\n            payload: [{src: {dependencyName: failure}, dest: x}]",
+        ),
+        """\
+        sensors.yaml:23:46: there is no dependency `failure`; did you mean `$failure`?
+           23 |             payload: [{src: {dependencyName: failure}, dest: x}]
+              |                                              ^^^^^^^
+        """,
+    ),
+    "a pod template with a field that pods have elsewhere": (
+        _with("spec:", "spec:\n  template:\n    containers: []"),
+        """\
+        sensors.yaml:7:5: unknown field `containers`; did you mean `container`?
+            7 |     containers: []
+              |     ^^^^^^^^^^
         """,
     ),
     "an action argo-events has and we do not, yet": (
@@ -658,6 +772,16 @@ def test_a_dependency_that_no_trigger_uses_is_a_warning() -> None:
         "sensors.yaml:10:13: no trigger uses the dependency `packed`",
         "   10 |     - name: packed",
         "      |             ^^^^^^",
+    ]
+
+
+def test_what_does_nothing_in_argo_events_either_is_a_warning() -> None:
+    text = _with("spec:", "spec:\n  errorOnFailedRound: true")
+    text += "      dlqTrigger: {template: {name: tell, conditions: paid, log: {}}}\n"
+    (manifest,) = load_text(text, "sensors.yaml")
+    assert [(warning.line, warning.message) for warning in manifest.warnings] == [
+        (6, "this does nothing, as in argo-events: a sensor goes on after a failure"),
+        (19, "these conditions do nothing: a `dlqTrigger` is invoked when its trigger's action is given up"),
     ]
 
 

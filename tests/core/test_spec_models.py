@@ -20,6 +20,7 @@ from sensors.actions.python import PythonSpec
 from sensors.spec.fields import MAX_NAME, parse_duration
 from sensors.spec.loader import load_text, make_manifest
 from sensors.spec.models import RetryStrategy, SensorManifest, TriggerTemplate
+from sensors.spec.policy import RateLimit, ResourcePolicy
 from sensors.spec.problems import ManifestError
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
@@ -103,6 +104,58 @@ def test_every_registered_action_is_a_field_of_the_template() -> None:
     assert ACTIONS.keys() <= TriggerTemplate.model_fields.keys()
 
 
+POD_TEMPLATE = {
+    "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+    "serviceAccountName": "sa",
+    "container": {
+        "resources": {"limits": {"cpu": 1}},
+        "imagePullPolicy": "Always",
+        "securityContext": {"runAsNonRoot": True},
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        "env": [{"name": "A", "value": "b"}],
+        "envFrom": [{"secretRef": {"name": "s"}}],
+    },
+    "volumes": [{"name": "v", "emptyDir": {}}],
+    "securityContext": {"runAsUser": 1000},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"operator": "Exists"}],
+    "imagePullSecrets": [{"name": "r"}],
+    "priorityClassName": "high",
+    "priority": -1,
+    "affinity": {"nodeAffinity": {}},
+}
+"""Every field that argo-events has there."""
+
+
+def test_a_pod_template_is_kept_as_it_is() -> None:
+    template = _made(lambda data: data["spec"].update(template=POD_TEMPLATE)).spec.template
+    assert template is not None
+    assert template.model_dump(mode="json") == POD_TEMPLATE
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"steps": 3},
+        {"steps": 3, "duration": "3s"},
+        {"steps": 5, "duration": 1_000_000_000, "factor": 2, "jitter": 0.1},
+        {"steps": 5, "duration": "1s", "factor": "2.0", "jitter": "0.1"},
+        {"duration": "500ms", "factor": "1", "jitter": 0},
+    ],
+)
+def test_retry_strategies_are_written_in_many_ways(written: dict[str, Any]) -> None:
+    retry = RetryStrategy.model_validate(written)
+    backoff = ResourcePolicy.model_validate({"labels": {"a": "b"}, "backoff": written}).backoff
+    assert backoff.model_dump() == retry.model_dump()
+    assert retry.steps == written.get("steps", 5)
+
+
+def test_a_rate_limit_counts_seconds() -> None:
+    units = {"Second": 1, "Minute": 60, "Hour": 3600}
+    assert {unit: RateLimit.model_validate({"unit": unit, "requestsPerUnit": 1}).seconds for unit in units} == units
+    assert RateLimit(requestsPerUnit=1).unit == "Second"
+
+
 # --- digest ---------------------------------------------------------------------------------------------------------
 
 SAME = {
@@ -117,6 +170,10 @@ SAME = {
     "another order of dependencies": lambda data: data["spec"]["dependencies"].reverse(),
     "another order of triggers": lambda data: data["spec"]["triggers"].reverse(),
     "the other API group": lambda data: data.update(apiVersion="argoproj.io/v1alpha1"),
+    "how pods look": lambda data: data["spec"].update(template=POD_TEMPLATE),
+    "how many revisions are kept": lambda data: data["spec"].update(revisionHistoryLimit=3),
+    "what log lines carry": lambda data: data["spec"].update(loggingFields={"team": "shop"}),
+    "what does nothing": lambda data: data["spec"].update(errorOnFailedRound=True),
 }
 
 DIFFERENT = {
@@ -129,6 +186,9 @@ DIFFERENT = {
     "another bus": lambda data: data["spec"].update(eventBusName="other"),
     "another start": lambda data: data["spec"].update(startFrom="earliest"),
     "a trigger less": lambda data: data["spec"]["triggers"].pop(),
+    "a rate limit": lambda data: _trigger(data).update(rateLimit={"requestsPerUnit": 1}),
+    "a policy": lambda data: _trigger(data, 1).update(policy={"status": {"allow": [204]}}),
+    "a dlqTrigger": lambda data: _trigger(data).update(dlqTrigger={"template": {"name": "tell", "log": {}}}),
     "another name of a trigger": lambda data: _trigger(data)["template"].update(name="three"),
 }
 

@@ -8,7 +8,7 @@ import pytest
 from eventbus import formats
 from eventbus.cloudevents import from_kafka, to_json, to_kafka
 from eventbus.events import Event
-from eventbus.hashing import action_id, partition_of, short_digest, slot_key
+from eventbus.hashing import action_id, dlq_action_id, partition_of, short_digest, slot_key
 from eventbus.metadata import (
     InvokeCommit,
     JoinCommit,
@@ -22,6 +22,7 @@ from eventbus.metadata import (
     encode_match,
 )
 from eventbus.ports import Output, Record
+from sensors.dlqactions import dlq_action
 from sensors.match import Matcher
 from sensors.plan import trigger_digest
 from tests.core.builders import TOPOLOGY, event_record, make_plan
@@ -104,6 +105,21 @@ def test_action_record() -> None:
             + b'",""],"v":1}',
         ),
     ]
+
+
+def test_action_record_of_a_dlq_trigger() -> None:
+    fact = formats.ActionFact(version=1, id="x", trigger="t", events=(), generation=1)
+    given_up = Record("ns-bus-sensor-action", 2, 7, 0, b"t\0k", b"[]", [("eb_action", formats.encode_fact(fact))])
+    output = dlq_action(given_up, fact, formats.Failure("x", "refused", 3, "503"), "0")
+    assert (output.topic, output.partition, output.key, output.value) == ("ns-bus-sensor-action", 2, b"t/dlq\0k", b"[]")
+    encoded = (
+        b'{"id":"' + dlq_action_id("x").encode() + b'","t":"t/dlq","e":[],"g":1,"r":"0",'
+        b'"f":["x","refused",3,"503"],"v":1}'
+    )
+    assert output.headers == [("eb_action", encoded)]
+    assert formats.action_fact(Record("t", 0, 0, 0, None, None, output.headers)).failure == formats.Failure(
+        "x", "refused", 3, "503"
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,3 +235,4 @@ def test_hashes() -> None:
     assert short_digest("a", "bc", length=8) != short_digest("ab", "c", length=8)
     assert make_plan({"t": "(b && a) || c"}).triggers["t"].shape == "oNSz"
     assert action_id("n/b/s", "t", [("topic", 1, 2, "source", "id")]) == "7bee3efaf6028fb2d6a061a98c8d7a84"
+    assert dlq_action_id("7bee3efaf6028fb2d6a061a98c8d7a84") == "a30ee0ea10e2db48c19c8df77b4d9a9a"

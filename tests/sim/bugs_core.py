@@ -20,6 +20,7 @@ from sensors.heldletters import HeldLetters
 from sensors.invoke import Invoker
 from sensors.join import JoinPartition
 from sensors.ledger import Ledger
+from sensors.outcomes import Outcomes
 from sensors.plan import trigger_digest
 from sensors.runner.stages import JoinStage, MatchStage
 from sensors.tasks import Delivery, State, Task
@@ -204,6 +205,11 @@ def at_most_once_tries_again_what_was_sent(
 ) -> None:
     error.sent = False
     original(invoker, task, error, *now)
+
+
+@mutant(Outcomes, "given_up")
+def what_is_given_up_is_not_acted_upon(original: Any, outcomes: Outcomes, *args: Any) -> Iterable[Output]:
+    return [output for output in original(outcomes, *args) if output.topic != outcomes.name.topic(Kind.ACTION)]
 
 
 @mutant(Invoker, "_is_current")

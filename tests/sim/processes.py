@@ -294,8 +294,16 @@ class Process:
     def _due(self, number: int) -> int:
         if number != INVOKE:
             return 0
-        wakeup = self._invoker.next_wakeup()
+        wakeup = self.wakeup()
         return self.executor.deeds + (wakeup is not None and wakeup <= self._around.clock.monotonic())
+
+    def idle(self) -> bool:
+        """What was taken is not only marked as done: it has been."""
+        return not self.executor.pending and self._invoker.idle()
+
+    def wakeup(self) -> float | None:
+        """When the invoke stage wants its next turn."""
+        return self._invoker.next_wakeup()
 
     def kill(self) -> None:
         """SIGKILL: the group and the open transactions learn of it by their time-outs."""

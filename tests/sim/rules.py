@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from eventbus.schedule import Schedule
 from sensors.rules import Correlation, Dedupe, Rules
 from sensors.selectors import compile_selector
+from sensors.tasks import Delivery
 
 _BY_KEY, _BY_SOURCE = "context.partitionkey", "context.source"
 _SPANS = (300, 3_000, 20_000)
@@ -15,7 +17,7 @@ _RESETS = (Schedule("* * * * *"), Schedule("*/2 * * * *", "Asia/Kolkata"))
 
 
 class RulesDice:
-    """In every second seed some triggers are stateful.
+    """In every second seed some triggers are stateful, limited, or have a dlqTrigger.
 
     It has a generator of its own, so that the other seeds do what they did before there was such a thing. A *patient*
     seed holds events for long, so that changes of the spec and restarts find some.
@@ -51,6 +53,14 @@ class RulesDice:
             resets=() if self._patient else dice.choice(((), (), _RESETS[:1], _RESETS)),
             bury_expired=dice.random() < 0.5,
         )
+
+    def delivery(self, usual: Delivery, limited: Sequence[Delivery]) -> Delivery:
+        return self._random.choice(limited) if self._stateful and self._random.random() < 0.3 else usual
+
+    def dlq_deliveries(self, triggers: Sequence[str], deliveries: Sequence[Delivery]) -> dict[str, Delivery]:
+        """Which triggers have a dlqTrigger, and how its action is delivered."""
+        chosen = [name for name in triggers if self._stateful and self._random.random() < 0.3]
+        return {name: self._random.choice(deliveries) for name in chosen}
 
     def _correlation(self) -> Correlation | None:
         dice = self._random

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tests.sim.processes import Process
     from tests.sim.simulation import Simulation
 
-_ROUNDS = 300
+_ROUNDS = 3000
+_BLINK = 0.001
 _PATIENCE = 2.0
 """How long everybody waits at a time when nobody has anything to do. Shorter than a session."""
 
@@ -27,8 +28,15 @@ def settle(simulation: Simulation) -> bool:
         if not any(busy):
             if _at_rest(simulation):
                 return True
-            simulation.clock.advance(_PATIENCE)
+            simulation.clock.advance(_pause(simulation))
     return False
+
+
+def _pause(simulation: Simulation) -> float:
+    """Until somebody wants to be asked again: a rate limit lets one action begin at a time."""
+    now = simulation.clock.monotonic()
+    due = [process.wakeup() for process in simulation.processes.values() if process.alive]
+    return min([_PATIENCE, *(max(moment - now, _BLINK) for moment in due if moment is not None)])
 
 
 def _work_off(simulation: Simulation, process: Process) -> bool:
@@ -60,7 +68,7 @@ def _at_rest(simulation: Simulation) -> bool:
                     return False
     except LogError:
         return False
-    return not any(process.executor.pending for process in simulation.processes.values())
+    return all(process.idle() for process in simulation.processes.values())
 
 
 def _lags(simulation: Simulation, stage: Stage, partition: int, committed: Committed) -> bool:

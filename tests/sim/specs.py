@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from eventbus.metadata import Owner
 from eventbus.names import BusName, SensorName
 from sensors.conditions import parse
+from sensors.dlqactions import dlq_name
 from sensors.plan import DependencyPlan, SensorPlan, TriggerPlan
 from sensors.retry import RetryPolicy
-from sensors.tasks import Delivery
+from sensors.tasks import Delivery, RateLimit
 from tests.sim.dice import Dice, Fault
 from tests.sim.processes import Sensor
 from tests.sim.rules import RulesDice
@@ -36,6 +37,10 @@ _DELIVERIES = (
     Delivery(at_least_once=False),
     Delivery(at_least_once=False, exactly_once=True),
 )
+_LIMITED = (
+    Delivery(at_least_once=True, retry=RetryPolicy(steps=2, duration=0.2), limit=RateLimit(20, 1)),
+    Delivery(at_least_once=False, limit=RateLimit(4, 1)),
+)
 _MAX_TRIGGERS = 8
 
 
@@ -52,6 +57,8 @@ class Specs:
         # A trigger that comes back delivers as before: the judge knows one mode per trigger.
         self._deliveries = {f"t{number}": dice.pick(_DELIVERIES) for number in range(_MAX_TRIGGERS + 1)}
         self._rules = RulesDice(dice.seed, [each.name for each in _DEPENDENCIES], patient=restless)
+        self._deliveries = {name: self._rules.delivery(each, _LIMITED) for name, each in self._deliveries.items()}
+        self._dlq_deliveries = self._rules.dlq_deliveries(list(self._deliveries), (*_DELIVERIES, *_LIMITED))
         first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 3, 6)))}
         self.sensors = {1: self._sensor(1, first)}
 
@@ -83,10 +90,15 @@ class Specs:
         names = [dependency.name for dependency in _DEPENDENCIES]
         before = self.sensors[generation - 1].plan.triggers if generation > 1 else {}
         triggers = [
-            TriggerPlan(name, parse(text, names), self._rules.change(before[name].rules))
-            if name in before
-            else TriggerPlan(name, parse(text, names), self._rules.rules())
+            TriggerPlan(
+                name,
+                parse(text, names),
+                self._rules.change(before[name].rules) if name in before else self._rules.rules(),
+                has_dlq_trigger=name in self._dlq_deliveries,
+            )
             for name, text in conditions.items()
         ]
         plan = SensorPlan.of(NAME, Owner(generation, f"{generation:08}"), _DEPENDENCIES, triggers)
-        return Sensor(plan, {name: self._deliveries[name] for name in conditions})
+        deliveries = {name: self._deliveries[name] for name in conditions}
+        of_failures = {dlq_name(name): each for name, each in self._dlq_deliveries.items() if name in conditions}
+        return Sensor(plan, deliveries | of_failures)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from itertools import product
+from collections import Counter, defaultdict
+from itertools import pairwise, product
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -19,10 +19,11 @@ from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.actions.base import ActionError
-from sensors.invoke import DEAD_LETTERED, LOST, RELEASED, SUCCEEDED, TAKEN, Invoker, InvokeStep
+from sensors.invoke import Invoker, InvokeStep
 from sensors.match import Matcher
+from sensors.outcomes import DEAD_LETTERED, LOST, RELEASED, SUCCEEDED, TAKEN
 from sensors.retry import RetryPolicy
-from sensors.tasks import Delivery, State, Task
+from sensors.tasks import Delivery, RateLimit, State, Task
 from tests.core.builders import NAME, OWNER, as_read, event_record, make_plan
 from tests.core.machines.common import GAPS, INVOKE_HEAD, Log, TightMachine, as_test, one_of_many
 
@@ -42,6 +43,7 @@ PLAN = make_plan(DEPENDENCIES, "abcde")
 MATCHER = Matcher(PLAN, TOPOLOGY, "match")
 REFUSED = "z"
 """Of the actions with this key no record can be made, where the action is to write one."""
+EPSILON = 1e-5
 LOST_TO_A_KILL = 1 + 4
 """Per lane, at most: the one that runs and those that were taken ahead."""
 
@@ -168,9 +170,12 @@ class Partition:
 
 
 class Replica:
-    def __init__(self, concurrency: int) -> None:
-        self.core = Invoker(PLAN, DELIVERIES, TOPOLOGY, "replica", concurrency=concurrency)
+    def __init__(self, concurrency: int, limit: RateLimit | None) -> None:
+        deliveries = {name: msgspec.structs.replace(each, limit=limit) for name, each in DELIVERIES.items()}
+        self.core = Invoker(PLAN, deliveries, TOPOLOGY, "replica", concurrency=concurrency)
         self.running: list[Running] = []
+        self.started: defaultdict[str, list[float]] = defaultdict(list)
+        """When attempts of each trigger began here."""
 
 
 TRIGGERS = ["most", "least", "most", "least", "exact", "removed", "unreadable"]
@@ -192,16 +197,21 @@ class InvokeMachine(TightMachine):
     """A log of actions and two replicas that share its partitions."""
 
     @initialize(
-        concurrency=st.sampled_from([3, 2, 1]), batch=st.sampled_from([100, 3, 1]), room=st.sampled_from([4000, 12])
+        concurrency=st.sampled_from([3, 2, 1]),
+        batch=st.sampled_from([100, 3, 1]),
+        room=st.sampled_from([4000, 12]),
+        limit=st.sampled_from([None, RateLimit(2, 3.0)]),
     )
-    def begin(self, concurrency: int, batch: int, room: int) -> None:
+    def begin(self, concurrency: int, batch: int, room: int, limit: RateLimit | None) -> None:
         self.limit_metadata(INVOKE_HEAD, room)
         self.batch = batch
         self.concurrency = concurrency
+        self.limit = limit
         self.now = 0.0
+        self.started: defaultdict[str, list[float]] = defaultdict(list)
         self.stories: dict[tuple[int, int], Story] = {}
         self.partitions = [Partition(owner) for owner in REPLICAS]
-        self.replicas = [Replica(concurrency) for _ in REPLICAS]
+        self.replicas = [Replica(concurrency, limit) for _ in REPLICAS]
         for number in PARTITIONS:
             self.open(number, number)
 
@@ -232,7 +242,7 @@ class InvokeMachine(TightMachine):
         replica = self.take_up_to_the_last_transaction(turn, outcome)
         for running in self.replicas[replica].running:
             self.story(running.task).may_have_been_sent = True
-        self.replicas[replica] = Replica(self.concurrency)
+        self.replicas[replica] = Replica(self.concurrency, self.limit)
         for number in self.owned(replica):
             self.reopen_after_a_loss(number, replica)
 
@@ -322,6 +332,7 @@ class InvokeMachine(TightMachine):
         for task in me.core.startable(self.now, self.now_ms):
             story = self.story(task)
             self.check_start(me, story)
+            self.check_limit(me, story.trigger)
             story.starts += 1
             me.running.append(Running(task, self.partitions[task.record.partition].epoch))
             assert len(me.running) <= self.concurrency
@@ -399,6 +410,16 @@ class InvokeMachine(TightMachine):
             assert all(self.story(other.task) is not story for replica in self.replicas for other in replica.running)
             assert not any(other.starts for other in lane if other.record.offset > offset)
 
+    def check_limit(self, me: Replica, trigger: str) -> None:
+        """Evenly spaced within a replica; all of them together may begin one more."""
+        me.started[trigger].append(self.now)
+        self.started[trigger].append(self.now)
+        if self.limit is not None:
+            interval = self.limit.seconds / self.limit.requests
+            assert all(later - earlier >= interval - EPSILON for earlier, later in pairwise(me.started[trigger]))
+            recent = [moment for moment in self.started[trigger] if moment > self.now - self.limit.seconds + EPSILON]
+            assert len(recent) <= self.limit.requests + 1
+
     def check_commit(self, number: int) -> None:
         partition = self.partitions[number]
         for story in self.stories_of(number):
@@ -417,14 +438,19 @@ class InvokeMachine(TightMachine):
 
     def come_to_rest(self) -> None:
         """From here on everything succeeds."""
-        for _ in range(2 * len(self.stories) + 10):
+        for _ in range((12 if self.limit else 2) * len(self.stories) + 10):
             self.now += 10
             for replica in REPLICAS:
                 self.read(replica)
-                self.start(replica)
-                while self.replicas[replica].running:
-                    self.end(self.replicas[replica], End(0))
-                self.commit(replica)
+                for _ in range(2):
+                    self.start(replica)
+                    while self.replicas[replica].running:
+                        self.end(self.replicas[replica], End(0))
+                    self.commit(replica)
+            if all(partition.at_rest() for partition in self.partitions) and all(
+                replica.core.idle() for replica in self.replicas
+            ):
+                break
         assert all(partition.at_rest() for partition in self.partitions)
         assert all(replica.core.idle() for replica in self.replicas)
         for story in self.stories.values():
