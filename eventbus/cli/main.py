@@ -16,6 +16,7 @@ from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
 from eventbus.cli.run import run
 from eventbus.cli.scenarios import run_scenarios
+from eventbus.cli.schema import schema
 from eventbus.cli.send import send
 from eventbus.cli.state import state
 from eventbus.cli.tail import tail
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command(
     epilog=examples("eventbus validate orders.yaml", "eventbus validate manifests/ --strict --output json"),
 )(validate)
+app.command(epilog=examples("eventbus schema > sensor.schema.json"))(schema)
 app.command(
     epilog=examples(
         "eventbus run orders.yaml",
