@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from eventbus.cli import broker, dlq
+from eventbus.cli.convert import convert
 from eventbus.cli.demo import demo
 from eventbus.cli.explain import explain
 from eventbus.cli.graph import graph
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command(
     epilog=examples("eventbus validate orders.yaml", "eventbus validate manifests/ --strict --output json"),
 )(validate)
+app.command(epilog=examples("eventbus convert sensor.yaml > ours.yaml", "eventbus convert manifests/ --write"))(convert)
 app.command(epilog=examples("eventbus schema > sensor.schema.json"))(schema)
 app.command(
     epilog=examples(
