@@ -50,9 +50,11 @@ def convert_text(text: str, file: str) -> Conversion:
     """Convert every argo-events Sensor in a YAML text. One that is ours already, or no Sensor, stays as it is."""
     tree = read_tree(text, file)
     chosen = [node for node in tree.documents if _is_argo_sensor(plain(node))]
-    findings = [finding for node in chosen for finding in _findings(Document(node, tree.source))]
-    findings.sort(key=lambda each: (each.line, each.column))
     problems = inspect_text(text, file).problems
+    refused = {(problem.line, problem.column) for problem in problems}
+    found = [finding for node in chosen for finding in _findings(Document(node, tree.source))]
+    findings = [finding for finding in found if (finding.line, finding.column) not in refused]
+    findings.sort(key=lambda each: (each.line, each.column))
     if tree.problems:
         return Conversion(text, 0, findings, problems)
     converted = _with_our_group(text, chosen)

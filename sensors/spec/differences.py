@@ -26,18 +26,20 @@ class Difference(msgspec.Struct, frozen=True):
 
     name: str
     meaning: str
+    fields: tuple[str, ...]
+    """What it is about, as places in any manifest."""
     places: Rule
 
 
 DIFFERENCES: list[Difference] = []
 
 
-def difference(meaning: str) -> Callable[[Rule], Rule]:
+def difference(meaning: str, *fields: str) -> Callable[[Rule], Rule]:
     """The decorated function finds where it applies; the difference is called as the function is."""
 
     def register(rule: Rule) -> Rule:
         name = rule.__name__.replace("_", "-")
-        DIFFERENCES.append(Difference(name, " ".join(meaning.split()), rule))
+        DIFFERENCES.append(Difference(name, " ".join(meaning.split()), fields, rule))
         return rule
 
     return register
@@ -70,7 +72,8 @@ def _conditions(manifest: Any) -> Iterator[tuple[Path, Any, Condition]]:
 
 @difference(
     """With a Kafka bus, argo-events gives the action only the event that completed the condition. Here it gets the
-    events of all dependencies."""
+    events of all dependencies.""",
+    "spec.triggers[].template.conditions",
 )
 def joined_events(manifest: Any) -> Iterator[Path]:
     for path, _, condition in _conditions(manifest):
@@ -78,7 +81,10 @@ def joined_events(manifest: Any) -> Iterator[Path]:
             yield path
 
 
-@difference("argo-events fires twice for an event that satisfies two alternatives. Here it fires once.")
+@difference(
+    "argo-events fires twice for an event that satisfies two alternatives. Here it fires once.",
+    "spec.triggers[].template.conditions",
+)
 def one_event_two_alternatives(manifest: Any) -> Iterator[Path]:
     wanted = {
         get(each, "name"): (get(each, "eventSourceName"), get(each, "eventName")) for _, each in _dependencies(manifest)
@@ -91,7 +97,8 @@ def one_event_two_alternatives(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """argo-events takes `-` and `_` in names for the same, and confuses these dependencies in conditions. Here they
-    are two."""
+    are two.""",
+    "spec.dependencies[].name",
 )
 def similar_names(manifest: Any) -> Iterator[Path]:
     seen: set[str] = set()
@@ -104,7 +111,8 @@ def similar_names(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """argo-events resets by the clock of each replica, when the next event comes, and forgets resets when it
-    reconnects. Here the time at which events were appended to the log decides, and replicas agree."""
+    reconnects. Here the time at which events were appended to the log decides, and replicas agree.""",
+    "spec.triggers[].template.conditionsReset",
 )
 def conditions_reset(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
@@ -112,7 +120,10 @@ def conditions_reset(manifest: Any) -> Iterator[Path]:
             yield (*path, "template", "conditionsReset")
 
 
-@difference("argo-events takes the time zone of its process where none is given. Here it is UTC, as its pages say.")
+@difference(
+    "argo-events takes the time zone of its process where none is given. Here it is UTC, as its pages say.",
+    "spec.triggers[].template.conditionsReset[].byTime.timezone",
+)
 def conditions_reset_time_zone(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
         for index, reset in entries(get(trigger, "template"), "conditionsReset"):
@@ -125,7 +136,8 @@ def conditions_reset_time_zone(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """Without `atLeastOnce: true` argo-events may repeat an action, and loses up to 100 without a trace when it
-    crashes. Here none is repeated, and one that is lost is recorded as lost."""
+    crashes. Here none is repeated, and one that is lost is recorded as lost.""",
+    "spec.triggers[].atLeastOnce",
 )
 def at_most_once(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
@@ -135,7 +147,8 @@ def at_most_once(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """In argo-events at least once means attempted: when every try has failed, the action is gone. Here it is in the
-    dead-letter topic then."""
+    dead-letter topic then.""",
+    "spec.triggers[].atLeastOnce",
 )
 def at_least_once(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
@@ -145,7 +158,8 @@ def at_least_once(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """argo-events ignores `retryStrategy` without `atLeastOnce: true`. Here an attempt is repeated if it was certainly
-    not sent; to repeat others too, set `atLeastOnce: true`."""
+    not sent; to repeat others too, set `atLeastOnce: true`.""",
+    "spec.triggers[].retryStrategy",
 )
 def retry_at_most_once(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
@@ -153,14 +167,20 @@ def retry_at_most_once(manifest: Any) -> Iterator[Path]:
             yield (*path, "retryStrategy")
 
 
-@difference("argo-events lets each replica have bursts beyond the limit. Here there are none.")
+@difference(
+    "argo-events lets each replica have bursts beyond the limit. Here there are none.",
+    "spec.triggers[].rateLimit",
+)
 def rate_limit(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
         if get(trigger, "rateLimit") is not None:
             yield (*path, "rateLimit")
 
 
-@difference("argo-events gives this trigger the events only. Here it gets the error and the attempts, too.")
+@difference(
+    "argo-events gives this trigger the events only. Here it gets the error and the attempts, too.",
+    "spec.triggers[].dlqTrigger",
+)
 def dlq_trigger(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
         if get(trigger, "dlqTrigger") is not None:
@@ -172,7 +192,8 @@ def dlq_trigger(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """argo-events takes every answer for success, a 500 too, unless there is a `policy`. Here 2xx is success; 408, 425,
-    429 and 5xx are worth another try, and anything else is a failure at once."""
+    429 and 5xx are worth another try, and anything else is a failure at once.""",
+    "spec.triggers[].template.http",
 )
 def http_status(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
@@ -182,7 +203,8 @@ def http_status(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """argo-events does not wait for Kafka, so that failures are never seen. Here the action is done when Kafka has the
-    record."""
+    record.""",
+    "spec.triggers[].template.kafka",
 )
 def kafka_delivery(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
@@ -190,7 +212,10 @@ def kafka_delivery(manifest: Any) -> Iterator[Path]:
             yield (*path, "template", "kafka")
 
 
-@difference("argo-events accepts any certificate of a broker. Here it is verified, unless `insecureSkipVerify: true`.")
+@difference(
+    "argo-events accepts any certificate of a broker. Here it is verified, unless `insecureSkipVerify: true`.",
+    "spec.triggers[].template.kafka.tls",
+)
 def kafka_certificates(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
         tls = get(trigger, "template", "kafka", "tls")
@@ -200,7 +225,10 @@ def kafka_certificates(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """argo-events crashes when this parameter's event is not among those that fired the trigger. Here the parameter is
-    left out."""
+    left out.""",
+    "spec.triggers[].template.http.payload",
+    "spec.triggers[].template.http.dynamicHeaders",
+    "spec.triggers[].template.kafka.payload",
 )
 def absent_event(manifest: Any) -> Iterator[Path]:
     for path, trigger, condition in _conditions(manifest):
@@ -223,7 +251,10 @@ def _data_filters(manifest: Any) -> Iterator[tuple[Path, Any]]:
             yield (*path, "filters", "data", index), each
 
 
-@difference("With several values, argo-events asks whether it differs from any. Here it must differ from all.")
+@difference(
+    "With several values, argo-events asks whether it differs from any. Here it must differ from all.",
+    "spec.dependencies[].filters.data[].comparator",
+)
 def not_equal_to_several(manifest: Any) -> Iterator[Path]:
     for path, each in _data_filters(manifest):
         values = get(each, "value")
@@ -231,21 +262,30 @@ def not_equal_to_several(manifest: Any) -> Iterator[Path]:
             yield (*path, "comparator")
 
 
-@difference("argo-events ignores the comparator of a `bool`. Here `!=` means that it differs.")
+@difference(
+    "argo-events ignores the comparator of a `bool`. Here `!=` means that it differs.",
+    "spec.dependencies[].filters.data[].comparator",
+)
 def bool_comparator(manifest: Any) -> Iterator[Path]:
     for path, each in _data_filters(manifest):
         if get(each, "type") == "bool" and get(each, "comparator") == "!=":
             yield (*path, "comparator")
 
 
-@difference("argo-events takes what is no number for 0, and `true` for 1. Here it is no match.")
+@difference(
+    "argo-events takes what is no number for 0, and `true` for 1. Here it is no match.",
+    "spec.dependencies[].filters.data[].type",
+)
 def not_a_number(manifest: Any) -> Iterator[Path]:
     for path, each in _data_filters(manifest):
         if get(each, "type") == "number":
             yield (*path, "type")
 
 
-@difference("argo-events ignores this attribute. Here the event must have it.")
+@difference(
+    "argo-events ignores this attribute. Here the event must have it.",
+    "spec.dependencies[].filters.context",
+)
 def context_attributes(manifest: Any) -> Iterator[Path]:
     for path, dependency in _dependencies(manifest):
         context = get(dependency, "filters", "context")
@@ -255,7 +295,10 @@ def context_attributes(manifest: Any) -> Iterator[Path]:
 
 
 @difference(
-    "In argo-events an error in one filter, a missing path for instance, drops the event. Here another may pass."
+    "In argo-events an error in one filter, a missing path for instance, drops the event. Here another may pass.",
+    "spec.dependencies[].filtersLogicalOperator",
+    "spec.dependencies[].filters.exprLogicalOperator",
+    "spec.dependencies[].filters.dataLogicalOperator",
 )
 def or_with_errors(manifest: Any) -> Iterator[Path]:
     for path, dependency in _dependencies(manifest):
@@ -266,7 +309,12 @@ def or_with_errors(manifest: Any) -> Iterator[Path]:
                 yield (*path, "filters", field)
 
 
-@difference("In argo-events an event without data passes these filters. Here it does not.")
+@difference(
+    "In argo-events an event without data passes these filters. Here it does not.",
+    "spec.dependencies[].filters.data",
+    "spec.dependencies[].filters.exprs",
+    "spec.dependencies[].filters.script",
+)
 def no_data(manifest: Any) -> Iterator[Path]:
     for path, dependency in _dependencies(manifest):
         for field in ("data", "exprs", "script"):
@@ -274,7 +322,10 @@ def no_data(manifest: Any) -> Iterator[Path]:
                 yield (*path, "filters", field)
 
 
-@difference("argo-events turns a text that looks like a date into a number. Here it stays a text.")
+@difference(
+    "argo-events turns a text that looks like a date into a number. Here it stays a text.",
+    "spec.dependencies[].filters.exprs[].expr",
+)
 def dates_in_expressions(manifest: Any) -> Iterator[Path]:
     for path, dependency in _dependencies(manifest):
         for index, each in entries(get(dependency, "filters"), "exprs"):
@@ -282,14 +333,21 @@ def dates_in_expressions(manifest: Any) -> Iterator[Path]:
                 yield (*path, "filters", "exprs", index, "expr")
 
 
-@difference("argo-events drops an event that cannot be transformed. Here it is a dead letter.")
+@difference(
+    "argo-events drops an event that cannot be transformed. Here it is a dead letter.",
+    "spec.dependencies[].transform",
+)
 def transform_fails(manifest: Any) -> Iterator[Path]:
     for path, dependency in _dependencies(manifest):
         if get(dependency, "transform") is not None:
             yield (*path, "transform")
 
 
-@difference("Lua runs in a sandbox: no `os`, `io`, `require` or `load`, and limits on time and memory.")
+@difference(
+    "Lua runs in a sandbox: no `os`, `io`, `require` or `load`, and limits on time and memory.",
+    "spec.dependencies[].filters.script",
+    "spec.dependencies[].transform.script",
+)
 def lua_sandbox(manifest: Any) -> Iterator[Path]:
     for path, dependency in _dependencies(manifest):
         for owner in ("filters", "transform"):
@@ -297,7 +355,10 @@ def lua_sandbox(manifest: Any) -> Iterator[Path]:
                 yield (*path, owner, "script")
 
 
-@difference("argo-events runs gojq, here it is jq: `input`, `now`, `import` and the like are refused, `env` is empty.")
+@difference(
+    "argo-events runs gojq, here it is jq: `input`, `now`, `import` and the like are refused, `env` is empty.",
+    "spec.dependencies[].transform.jq",
+)
 def jq_dialect(manifest: Any) -> Iterator[Path]:
     for path, dependency in _dependencies(manifest):
         if get(dependency, "transform", "jq"):
@@ -308,14 +369,18 @@ def jq_dialect(manifest: Any) -> Iterator[Path]:
 
 
 @difference(
-    "argo-events never reads it, and here it changes nothing either: what fails is always in the dead-letter topic."
+    "argo-events never reads it, and here it changes nothing either: what fails is always in the dead-letter topic.",
+    "spec.errorOnFailedRound",
 )
 def error_on_failed_round(manifest: Any) -> Iterator[Path]:
     if get(manifest, "spec", "errorOnFailedRound") is not None:
         yield "spec", "errorOnFailedRound"
 
 
-@difference("argo-events forgets them. Here they are in every line of the log.")
+@difference(
+    "argo-events forgets them. Here they are in every line of the log.",
+    "spec.loggingFields",
+)
 def logging_fields(manifest: Any) -> Iterator[Path]:
     if get(manifest, "spec", "loggingFields") is not None:
         yield "spec", "loggingFields"
