@@ -136,7 +136,7 @@ def conditions_reset_time_zone(manifest: Any) -> Iterator[Path]:
 
 @difference(
     """Without `atLeastOnce: true` argo-events may repeat an action, and loses up to 100 without a trace when it
-    crashes. Here none is repeated, and one that is lost is recorded as lost.""",
+    crashes. Here none is repeated, and the log tells which were lost.""",
     "spec.triggers[].atLeastOnce",
 )
 def at_most_once(manifest: Any) -> Iterator[Path]:
