@@ -9,15 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from docs.argo import FIELDS, PAINS, PROBLEMS
-from docs.reference import models_by_place
-from sensors.spec.base import SpecModel
 from sensors.spec.differences import DIFFERENCES
 from sensors.spec.loader import inspect_text
 from sensors.spec.problems import Problem
+from sensors.spec.schema import sensor_schema
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus" / "argo-examples"
@@ -74,12 +74,12 @@ def compatibility_page(examples: str | None = None) -> str:
 
 
 def _field_rows() -> Iterator[str]:
-    models, differing = models_by_place(), {field for each in DIFFERENCES for field in each.fields}
+    differing = {field for each in DIFFERENCES for field in each.fields}
     for place, names in FIELDS.items():
-        if not _is_known(models, place):
+        schema, theirs = _at(place), names.split()
+        if schema is None:
             continue  # which its parent's row says
-        model, theirs = models.get(place), names.split()
-        mine = theirs if model is None else [name for name in model.model_fields if name not in model.hidden]
+        mine = list(schema.get("properties", theirs))
         cells = (
             [name for name in theirs if name in mine and f"{place}.{name}" not in differing],
             [name for name in theirs if name in mine and f"{place}.{name}" in differing],
@@ -89,20 +89,36 @@ def _field_rows() -> Iterator[str]:
         yield f"| `{place}` | {' | '.join(', '.join(f'`{name}`' for name in cell) for cell in cells)} |\n"
 
 
-def _is_known(models: Mapping[str, type[SpecModel]], place: str) -> bool:
-    parent, _, name = place.rpartition(".")
-    if place in models or not parent:
-        return True
-    model = models.get(parent)
-    return _is_known(models, parent) if model is None else name.removesuffix("[]") in model.model_fields
-
-
 def _difference_rows() -> Iterator[str]:
-    models = models_by_place()
     for each in DIFFERENCES:
-        fields = [f"`{field.removeprefix('spec.')}`" for field in each.fields if _is_known(models, field)]
+        fields = [f"`{field.removeprefix('spec.')}`" for field in each.fields if _at(field) is not None]
         if fields:
             yield f"| {', '.join(fields)} | {each.meaning} |\n"
+
+
+def _at(place: str) -> Mapping[str, Any] | None:
+    """The schema of what stands at a place of a manifest; None where nothing may."""
+    schema = _schema()
+    for step in place.split("."):
+        schema = _resolved(schema).get("properties", {}).get(step.removesuffix("[]"))
+        if schema is None:
+            return None
+        if step.endswith("[]"):
+            schema = _resolved(schema)["items"]
+    return _resolved(schema)
+
+
+def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Past references, and past null where something may be left out."""
+    if "$ref" in schema:
+        return _resolved(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
+    given = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    return _resolved(given[0]) if given else schema
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    return sensor_schema()
 
 
 # --- examples -------------------------------------------------------------------------------------------------------

@@ -109,11 +109,6 @@ def _sections() -> dict[type[SpecModel], Section]:
     return sections
 
 
-def models_by_place() -> dict[str, type[SpecModel]]:
-    """Every place in a manifest that has fields, and the model of what is there."""
-    return {place: model for model, place in _walk(SensorManifest, "")}
-
-
 def _walk(model: type[SpecModel], place: str) -> Iterator[tuple[type[SpecModel], str]]:
     """Models in the order in which a reader of a manifest meets them."""
     yield model, place
