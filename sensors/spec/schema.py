@@ -18,6 +18,8 @@ from sensors.spec.fielddocs import field_docs
 from sensors.spec.models import Metadata, SensorManifest, TriggerTemplateBase
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_UNWRITABLE = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
+"""Actions that only a program can have."""
 
 
 def sensor_schema() -> dict[str, Any]:
@@ -31,20 +33,22 @@ class _Generator(GenerateJsonSchema):
         model = schema["cls"]
         if not issubclass(model, SpecModel):
             return super().model_schema(schema)
-        made = super().model_schema(_without(schema, model.hidden))
+        made = super().model_schema(_without(schema, model.hidden & _UNWRITABLE))
         made["description"] = " ".join((model.__doc__ or "").split())
         for name, text in field_docs(model).items():
             if name in made["properties"]:
                 made["properties"][name]["description"] = text
+        for name in model.hidden - _UNWRITABLE:
+            made["properties"][name]["deprecated"] = True  # accepted, but no editor should propose it
         if issubclass(model, Metadata):
             made["properties"] |= {name: {} for name in sorted(model.from_cluster)}
         if issubclass(model, TriggerTemplateBase):
-            made["oneOf"] = [_chosen(kind) for kind, action in ACTIONS.items() if action.in_manifests]
+            made["oneOf"] = [_chosen(kind) for kind in ACTIONS if kind not in _UNWRITABLE]
         return made
 
 
 def _without(schema: core_schema.ModelSchema, hidden: frozenset[str]) -> core_schema.ModelSchema:
-    """Fields that nobody can write in YAML may hold what no schema can describe."""
+    """Fields that nobody can write in YAML hold what no schema can describe."""
     inner = schema["schema"]
     if not hidden or inner["type"] != "model-fields":
         return schema
