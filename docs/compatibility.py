@@ -79,7 +79,7 @@ def _field_rows() -> Iterator[str]:
         schema, theirs = _at(place), names.split()
         if schema is None:
             continue  # which its parent's row says
-        properties = schema.get("properties", dict.fromkeys(theirs, {}))
+        properties = schema.get("properties", {name: {} for name in theirs})
         mine = [name for name, each in properties.items() if not each.get("deprecated")]
         cells = (
             [name for name in theirs if name in mine and f"{place}.{name}" not in differing],
