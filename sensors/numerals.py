@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 
 _PRINTED = range(-4, 6)
 _LEGIBLE = range(-4, 21)
@@ -57,9 +56,12 @@ def _written(value: float, text: str, plain: range, *, upper: bool) -> str:
 
 
 def _digits(text: str) -> tuple[str, int]:
-    """The significant digits, and the exponent of the first one."""
-    _, digits, exponent = Decimal(text).as_tuple()
-    written = "".join(map(str, digits)).lstrip("0") or "0"
-    assert isinstance(exponent, int)  # noqa: S101
-    first = len(written) - 1 + exponent
-    return written.rstrip("0") or "0", 0 if written == "0" else first
+    """The significant digits of what Python wrote, and the exponent of the first one."""
+    mantissa, _, exponent = text.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = f"{whole}{fraction}"
+    significant = digits.lstrip("0")
+    if not significant:
+        return "0", 0
+    zeros = len(digits) - len(significant)
+    return significant.rstrip("0"), len(whole) - 1 - zeros + int(exponent or 0)
