@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from docs.compatibility import compatibility_page, example_results, examples_section
 from docs.diagram import stages_svg
 from docs.functions import templates_page
 from docs.reference import configuration_page
@@ -12,9 +13,10 @@ from docs.reference import configuration_page
 HERE = Path(__file__).parent
 
 
-def generated() -> Mapping[Path, str]:
-    """Every generated file with what should be in it."""
+def generated(examples: str | None = None) -> Mapping[Path, str]:
+    """Every generated file with what should be in it; `examples` are new results of argo-events' examples."""
     return {
+        HERE / "compatibility.md": compatibility_page(examples),
         HERE / "configuration.md": configuration_page(),
         HERE / "stages.svg": stages_svg(),
         HERE / "templates.md": templates_page(),
@@ -22,5 +24,6 @@ def generated() -> Mapping[Path, str]:
 
 
 if __name__ == "__main__":
-    for path, text in generated().items():
+    results = example_results()
+    for path, text in generated(examples_section(results) if results else None).items():
         path.write_text(text, encoding="utf-8")

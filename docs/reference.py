@@ -6,9 +6,7 @@ model says it, or `_EVIDENT`: fields that need no words where they are declared,
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
@@ -22,6 +20,7 @@ from pydantic_core import to_json
 from sensors.filters.spec import Attributes
 from sensors.spec import fields, joins
 from sensors.spec.base import SpecModel
+from sensors.spec.fielddocs import field_docs
 from sensors.spec.models import SensorManifest
 
 _INTRODUCTION = """\
@@ -171,7 +170,7 @@ def _row(section: Section, name: str) -> str:
 
 
 def _meaning(model: type[SpecModel], name: str, hint: Any, place: str) -> str:
-    own = _field_docs(model).get(name)
+    own = field_docs(model).get(name)
     inner, _ = _model_in(hint)
     text = own or _EVIDENT.get(place) or (_summary(inner) if inner else None)
     if text is None:
@@ -182,28 +181,6 @@ def _meaning(model: type[SpecModel], name: str, hint: Any, place: str) -> str:
 def _summary(model: type[SpecModel]) -> str | None:
     """The rest is told in the model's own section."""
     return model.__doc__ and model.__doc__.split("\n\n")[0]
-
-
-def _field_docs(model: type[SpecModel]) -> dict[str, str]:
-    """The string below each field, as editors show it."""
-    docs: dict[str, str] = {}
-    for each in reversed(model.__mro__):
-        try:
-            [definition] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        except (OSError, TypeError):  # made at run time, or not made in Python
-            continue
-        if isinstance(definition, ast.ClassDef):
-            docs |= _docs_in(definition)
-    return docs
-
-
-def _docs_in(definition: ast.ClassDef) -> dict[str, str]:
-    docs = {}
-    for field, below in zip(definition.body, definition.body[1:], strict=False):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                docs[name] = text
-    return docs
 
 
 # --- types and defaults ---------------------------------------------------------------------------------------------

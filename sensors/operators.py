@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from eventbus.errors import EventBusError
+from sensors.numerals import legible
 from sensors.patterns import Finder, compile_patterns
-from sensors.values import number_text, shown
+from sensors.values import shown
 
 MAX_TEXT = 65_536
 """Characters of a text that `+` may make."""
@@ -137,7 +138,7 @@ def _printed(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return number_text(_number(value, "+"))
+            return legible(_number(value, "+"))
         case _:
             raise EvaluationError(f"`+` cannot add {shown(value)} to a text")
 

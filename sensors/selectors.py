@@ -8,8 +8,8 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from sensors.filters.candidate import Candidate
+from sensors.numerals import legible
 from sensors.paths import MISSING, compile_path
-from sensors.values import number_text
 
 Select: TypeAlias = Callable[[Candidate], str | None]
 """A compiled selector: the value as text, or None where the event has none. Never raises."""
@@ -53,7 +53,7 @@ def as_key(value: Any) -> str | None:
         case int():
             return str(value) if abs(value) < _MAX_INTEGER else None
         case float():
-            return number_text(value)
+            return legible(value)
         case _:
             return None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
+
+from sensors.numerals import legible
 
 _SHOWN = 40
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
@@ -28,20 +29,9 @@ def as_text(value: Any) -> str | None:
         case None:
             return ""
         case float():
-            return number_text(value)
+            return legible(value)
         case _:
             return as_json(value)
-
-
-def number_text(value: float) -> str:
-    """A number as Go prints it: without `.0`, with an exponent only where it is very large or small."""
-    if not math.isfinite(value):
-        return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
-    if value == 0 or 1e-4 <= abs(value) < 1e21:
-        text = format(value, "f") if value.is_integer() else repr(value)
-        return text.partition(".")[0] if value.is_integer() else text
-    digits, _, exponent = repr(value).partition("e")
-    return f"{digits.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0'):0>2}"
 
 
 def parse_number(text: str) -> float | None:
@@ -61,7 +51,7 @@ def shown(value: Any) -> str:
         case str():
             return json.dumps(value[:_SHOWN] + "…" if len(value) > _SHOWN else value, ensure_ascii=False)
         case float():
-            return number_text(value)
+            return legible(value)
         case None | bool():
             return {None: "null", True: "true", False: "false"}[value]
         case _:

@@ -10,6 +10,7 @@ import typer
 
 from eventbus.cli import broker, dlq
 from eventbus.cli.control import flush, pause, resume
+from eventbus.cli.convert import convert
 from eventbus.cli.demo import demo
 from eventbus.cli.explain import explain
 from eventbus.cli.graph import graph
@@ -17,6 +18,7 @@ from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
 from eventbus.cli.run import run
 from eventbus.cli.scenarios import run_scenarios
+from eventbus.cli.schema import schema
 from eventbus.cli.send import send
 from eventbus.cli.state import state
 from eventbus.cli.tail import tail
@@ -37,6 +39,8 @@ app = typer.Typer(
 app.command(
     epilog=examples("eventbus validate orders.yaml", "eventbus validate manifests/ --strict --output json"),
 )(validate)
+app.command(epilog=examples("eventbus convert sensor.yaml > ours.yaml", "eventbus convert manifests/ --write"))(convert)
+app.command(epilog=examples("eventbus schema > sensor.schema.json"))(schema)
 app.command(
     epilog=examples(
         "eventbus run orders.yaml",

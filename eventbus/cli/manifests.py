@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+import typer
 
 from eventbus.errors import ConfigError
 from eventbus.names import BusName, Kind, SensorName
 from sensors.sensor import Sensor
-from sensors.spec.loader import load_manifest, load_manifests
+from sensors.spec.loader import MAX_BYTES, decode_text, load_manifest, load_manifests, read_text
 from sensors.spec.models import SensorManifest
 from sensors.spec.problems import ManifestError, Problem
 
+STDIN = Path("-")
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -40,6 +42,17 @@ def find_manifests(paths: Sequence[Path]) -> Iterator[Path]:
         if not visible:
             raise ConfigError(f"{path}: there is no *.yaml or *.yml file in this directory")
         yield from visible
+
+
+def read_source(path: Path) -> str:
+    """The text of a file or, for `-`, of the standard input. Raises `ManifestError`."""
+    if path != STDIN:
+        return read_text(path)
+    return decode_text(typer.get_binary_stream("stdin").read(MAX_BYTES + 1), shown_name(path))
+
+
+def shown_name(path: Path) -> str:
+    return "<stdin>" if path == STDIN else str(path)
 
 
 def load_sensors(paths: Sequence[Path], default: BusName, generation: int | None = None) -> list[Loaded]:

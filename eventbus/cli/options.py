@@ -48,6 +48,12 @@ Manifests = Annotated[
     list[Path],
     typer.Argument(metavar="FILE…", help="Manifests, or directories to search for *.yaml and *.yml files."),
 ]
+Texts = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE…", help="Manifests, directories to search for *.yaml and *.yml files, or `-`: standard input."
+    ),
+]
 SensorReference = Annotated[str, typer.Argument(metavar="SENSOR", help="A sensor's manifest or name.")]
 Manifest = Annotated[Path, typer.Argument(metavar="SENSOR.yaml", help="A file with one Sensor.")]
 

@@ -66,6 +66,10 @@ def _harmless(part: str | Styled) -> str | Styled:
     return "\n".join(map(one_line, text.split("\n"))), style
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def when(timestamp: int) -> str:
     """Milliseconds since 1970 as local time."""
     if timestamp < 0:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from eventbus.cli.options import Manifests, Output, OutputOption
-from eventbus.cli.printing import console, say, say_json
+from eventbus.cli.options import Output, OutputOption, Texts
+from eventbus.cli.printing import console, counted, say, say_json
 
 if TYPE_CHECKING:
     from sensors.spec.problems import Problem
 
-_INVALID = 2
+_INVALID = 1
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -22,41 +23,86 @@ class Report(msgspec.Struct, frozen=True):
 
     file: str
     sensors: list[str]
+    others: int
+    """Documents of other kinds, which are passed over."""
     errors: list[Problem]
     warnings: list[Problem]
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """All files together."""
+
+    files: int
+    sensors: int
+    others: int
+    errors: int
+    warnings: int
+
+    @classmethod
+    def of(cls, reports: list[Report]) -> Summary:
+        return cls(
+            len(reports),
+            sum(len(report.sensors) for report in reports),
+            sum(report.others for report in reports),
+            sum(len(report.errors) for report in reports),
+            sum(len(report.warnings) for report in reports),
+        )
+
+    def __str__(self) -> str:
+        parts = [
+            counted(self.files, "file"),
+            counted(self.sensors, "sensor"),
+            counted(self.errors, "error"),
+            counted(self.warnings, "warning"),
+        ]
+        if self.others:
+            parts.append(f"{counted(self.others, 'document')} of other kinds passed over")
+        return ", ".join(parts)
+
+
 def validate(
-    files: Manifests,
+    files: Texts,
     *,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Check manifests, with file, line and column of every problem. Exit code 2 if there is an error."""
-    from eventbus.cli.manifests import find_manifests
-
-    reports = [_report(file) for file in find_manifests(files)]
-    valid = not any(report.errors or (strict and report.warnings) for report in reports)
+    """Check manifests, with file, line and column of every problem. Exit code 1 if there is an error."""
+    reports = [report for path in files for report in _reports(path)]
+    summary = Summary.of(reports)
+    valid = not (summary.errors or (strict and summary.warnings))
     if output is Output.JSON:
-        say_json({"valid": valid, "files": reports})
+        say_json({"valid": valid, "summary": summary, "files": reports})
     else:
         for report in reports:
             _print(report)
-        _print_summary(reports)
+        say(str(summary), to=console(stderr=True))
     if not valid:
         raise typer.Exit(_INVALID)
 
 
-def _report(file: Path) -> Report:
-    from sensors.spec.loader import load_manifests
+def _reports(path: Path) -> Iterable[Report]:
+    """About a file, or about all in a directory. Whoever names something without a Sensor probably meant another."""
+    from eventbus.cli.manifests import find_manifests, shown_name
+    from sensors.spec.problems import Problem
+
+    reports = [_report(file) for file in find_manifests([path])]
+    if not any(report.sensors or report.errors for report in reports):
+        reports[0].warnings.append(Problem("there is no Sensor here", shown_name(path)))
+    return reports
+
+
+def _report(path: Path) -> Report:
+    from eventbus.cli.manifests import read_source, shown_name
+    from sensors.spec.loader import inspect_text
     from sensors.spec.problems import ManifestError
 
+    file = shown_name(path)
     try:
-        manifests = load_manifests(file)
+        found = inspect_text(read_source(path), file)
     except ManifestError as error:
-        return Report(str(file), [], error.problems, [])
-    warnings = [warning for manifest in manifests for warning in manifest.warnings]
-    return Report(str(file), [manifest.name for manifest in manifests], [], warnings)
+        return Report(file, [], 0, error.problems, [])
+    warnings = [warning for sensor in found.sensors for warning in sensor.warnings]
+    return Report(file, [sensor.name for sensor in found.sensors], found.others, list(found.problems), warnings)
 
 
 def _print(report: Report) -> None:
@@ -68,18 +114,5 @@ def _print(report: Report) -> None:
         say(f"… and {len(report.errors) - MAX_SHOWN} more errors in {report.file}")
     for problem in report.warnings:
         say(("warning: ", "yellow"), str(problem))
-    if not report.errors:
+    if report.sensors and not report.errors:
         say(("ok: ", "green"), f"{report.file}: {', '.join(report.sensors)}")
-
-
-def _print_summary(reports: list[Report]) -> None:
-    totals = [
-        _counted(len(reports), "file"),
-        _counted(sum(len(report.errors) for report in reports), "error"),
-        _counted(sum(len(report.warnings) for report in reports), "warning"),
-    ]
-    say(", ".join(totals), to=console(stderr=True))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

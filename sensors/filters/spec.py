@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from sensors.expressions import ExpressionError, parse
 from sensors.paths import compile_path
@@ -70,9 +70,23 @@ def _or_default(default: str) -> BeforeValidator:
 Path = Annotated[Text, AfterValidator(_valid_path)]
 TimeOfDay = Annotated[Text, AfterValidator(_valid_time)]
 Zone = Annotated[Text, AfterValidator(_valid_zone)]
-Attributes = Annotated[dict[str, str], BeforeValidator(_attributes)]
-Operator = Annotated[Literal["and", "or"], _or_default("and")]
-Comparator = Annotated[Literal["=", "!=", ">", ">=", "<", "<="], _or_default("=")]
+Attributes = Annotated[
+    dict[str, str],
+    BeforeValidator(_attributes),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": f"^{_ATTRIBUTE.pattern}$"},
+            "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
+        }
+    ),
+]
+Operator = Annotated[Literal["and", "or"], _or_default("and"), WithJsonSchema({"enum": ["and", "or", ""]})]
+Comparator = Annotated[
+    Literal["=", "!=", ">", ">=", "<", "<="],
+    _or_default("="),
+    WithJsonSchema({"enum": ["=", "!=", ">", ">=", "<", "<=", ""]}),
+]
 
 
 class DataFilter(SpecModel):

@@ -9,8 +9,8 @@ phases:
        └────────────────────▲            where the stage keeps no state
 
 - OFFSETS: ask what the group has committed. While a predecessor's transaction is open there is no answer; ask again.
-- STATE: read the stage's state partition. Its end is asked read_uncommitted *after* the committed offset is known, and
-  reading goes on until everything before that end is stable: transaction markers reach partitions independently.
+- STATE: read the stage's state partition up to an end that is asked *after* the committed offset is known
+  (`sensors.runner.restore`).
 - RUNNING: the partition is started at the offset that the stage asks for.
 
 A transaction either commits, or everything that was computed is dropped and every partition starts over from its last
@@ -22,7 +22,7 @@ what follows from it is decided here, in `_recover`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
 import msgspec
@@ -33,19 +33,20 @@ from eventbus.errors import (
     FencedError,
     FormatError,
     LogError,
-    NewerFormatError,
     RetriableError,
     UnknownOutcome,
     UnproducibleError,
 )
 from eventbus.logfields import sensor_logger
 from eventbus.names import SensorName
-from eventbus.ports import Clock, Cluster, Commit, GroupConsumer, Output, Record, TransactionalProducer
+from eventbus.ports import Clock, Cluster, Commit, GroupConsumer, Output, TransactionalProducer
 from sensors.deadletters import DeadLetters
 from sensors.metrics import StageMetrics
 from sensors.runner.guard import TopicGuard
 from sensors.runner.logic import StageLogic, Transaction
 from sensors.runner.ownership import Contradiction
+from sensors.runner.refusals import Refusals
+from sensors.runner.restore import StateReadings
 
 MAX_BATCH = 5000
 _FIRST_BATCH = 500
@@ -53,9 +54,7 @@ _FENCED_LIMIT, _FENCED_WINDOW = 3, 60.0
 _ABORT_PAUSE, _ABORT_PAUSE_MAX = 0.05, 2.0
 _RETRY_PAUSE = 0.2
 _OBSERVE_SECONDS = 5.0
-_STATE_SLICE = 2000
 _RESTORE_POLL = 0.01
-_KEY_SHOWN = 500
 
 log = sensor_logger("eventbus.sensor")
 
@@ -68,11 +67,6 @@ class _Phase(Enum):
 
 class _Assignment(msgspec.Struct):
     phase: _Phase = _Phase.OFFSETS
-    state: tuple[str, int] = ("", 0)
-    state_end: int | None = None
-    """Where reading the state may stop; None while it waits for its turn."""
-    unreadable: dict[bytes | None, FormatError] = msgspec.field(default_factory=dict)
-    """What of the state cannot be read, by key: only the latest record of a key counts."""
     paused: bool = False
 
 
@@ -93,7 +87,6 @@ class StageLoop:
     ) -> None:
         self._cluster = cluster
         self._logic = logic
-        self._dead_letters = dead_letters
         self._clock = clock
         self._metrics = metrics
         self._guard = guard
@@ -101,7 +94,7 @@ class StageLoop:
         self._transactional_id = name.transactional_id(logic.stage, slot)
         self._assignments: dict[int, _Assignment] = {}
         self._max_records = _FIRST_BATCH
-        self._refused: list[tuple[Output, str]] = []
+        self._refusals = Refusals(dead_letters)
         self._fenced_at: deque[float] = deque(maxlen=_FENCED_LIMIT)
         self._aborts = 0
         self._joined = False
@@ -111,7 +104,7 @@ class StageLoop:
         self._caught_up_at = -1.0
         self._stalled = 0.0
         self._turn_began = clock.monotonic()
-        self._reader = cluster.reader()
+        self._states = StateReadings(cluster.reader(), logic.load)
         self._producer: TransactionalProducer | None = None
         self._consumer: GroupConsumer = cluster.consumer(name.group(logic.stage), self._topic, self)
 
@@ -220,7 +213,7 @@ class StageLoop:
         finally:
             if self._producer is not None:
                 self._producer.close()
-            self._reader.close()
+            self._states.close()
 
     # --- restore ----------------------------------------------------------------------------------------------------
 
@@ -229,10 +222,9 @@ class StageLoop:
         if self._all_running():
             return False
         self._ask_offsets([p for p, a in self._assignments.items() if a.phase is _Phase.OFFSETS])
-        waiting = [p for p, a in self._assignments.items() if a.phase is _Phase.STATE]
-        if waiting:
+        if any(assignment.phase is _Phase.STATE for assignment in self._assignments.values()):
             try:
-                self._read_state(waiting)
+                self._read_states()
             except Contradiction as error:
                 self._doubt(error)
         return not self._all_running()
@@ -250,37 +242,13 @@ class StageLoop:
             if state is None:
                 self._start(partition)
             else:
-                self._assignments[partition] = _Assignment(_Phase.STATE, state)
+                self._states.begin(partition, state)
+                self._assignments[partition] = _Assignment(_Phase.STATE)
 
-    def _read_state(self, partitions: list[int]) -> None:
-        """Several partitions may share a state partition: each reads it in its turn."""
-        reading: dict[tuple[str, int], int] = {}
-        for partition in partitions:
-            assignment = self._assignments[partition]
-            if assignment.state not in reading:
-                reading[assignment.state] = partition
-                if assignment.state_end is None:
-                    first, end = self._reader.offsets(*assignment.state)
-                    self._reader.open(*assignment.state, first)
-                    assignment.state_end = end
-        for record in self._reader.read(_STATE_SLICE, _RESTORE_POLL):
-            self._load(reading[record.topic, record.partition], record)
-        for state, partition in reading.items():
-            if self._reader.position(*state) >= (self._assignments[partition].state_end or 0):
-                _refuse_unreadable(state, self._assignments[partition].unreadable)
-                self._start(partition)
-                self._reader.close(*state)
-
-    def _load(self, partition: int, record: Record) -> None:
-        unreadable = self._assignments[partition].unreadable
-        unreadable.pop(record.key, None)
-        try:
-            self._logic.load(partition, record)
-        except NewerFormatError:
-            raise
-        except FormatError as error:
-            if record.value is not None:  # else it only removes what could not be read
-                unreadable[record.key] = error
+    def _read_states(self) -> None:
+        for partition in self._states.advance():
+            self._start(partition)
+            self._states.end(partition)
 
     def _doubt(self, error: Contradiction) -> None:
         """Somebody may have gone on since we asked: we were suspended, and do not know yet that it is not ours."""
@@ -324,7 +292,7 @@ class StageLoop:
                     producer.begin()  # 1
                 commits.update((commit.partition, commit) for commit in part.commits)
                 wanted += part.outputs
-                outputs = self._producible(part.outputs)
+                outputs = self._refusals.producible(part.outputs)
                 written += outputs
                 producer.produce(outputs)  # 2
             if not commits:
@@ -335,7 +303,7 @@ class StageLoop:
             refused = written[error.index]
             if self._guard.misses(refused.topic):
                 raise AbortableError(str(error)) from error  # no dead letter can make up for a topic
-            self._refused.append((refused, str(error)))
+            self._refusals.note(refused, str(error))
             raise
         except RetriableError as error:
             raise AbortableError(str(error)) from error
@@ -344,22 +312,9 @@ class StageLoop:
                 self._abort()  # whoever stops because of a record leaves nothing half-written behind
             raise
         self._logic.committed()
-        self._refused = [entry for entry in self._refused if entry[0] not in wanted]
+        self._refusals.settle(wanted)
         self._aborts = 0
         self._metrics.committed(written)
-
-    def _producible(self, outputs: Sequence[Output]) -> Sequence[Output]:
-        """Put a dead letter in the place of every record that the log would never take."""
-        limit = self._dead_letters.topology.max_value_bytes
-        if not self._refused and all(len(output.value or b"") <= limit for output in outputs):
-            return outputs
-        checked = []
-        for output in outputs:
-            reason = next((reason for refused, reason in self._refused if refused == output), None)
-            if reason is None and len(output.value or b"") > limit:
-                reason = f"the record's value has {len(output.value or b'')} bytes and {limit} are allowed"
-            checked.append(output if reason is None else self._dead_letters.of_refused(output, reason))
-        return checked
 
     # --- recover ----------------------------------------------------------------------------------------------------
 
@@ -388,7 +343,7 @@ class StageLoop:
     def _restart(self, partition: int) -> None:
         self._consumer.stop(partition)
         self._logic.dropped(partition)
-        self._close_state(partition)
+        self._states.end(partition)
         self._assignments[partition] = _Assignment()
 
     def _abort(self) -> bool:
@@ -436,20 +391,5 @@ class StageLoop:
     def _forget(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
             self._logic.dropped(partition)
-            self._close_state(partition)
+            self._states.end(partition)
             self._assignments.pop(partition, None)
-
-    def _close_state(self, partition: int) -> None:
-        assignment = self._assignments.get(partition)
-        if assignment is not None and assignment.state_end is not None and assignment.phase is _Phase.STATE:
-            self._reader.close(*assignment.state)
-
-
-def _refuse_unreadable(state: tuple[str, int], unreadable: Mapping[bytes | None, FormatError]) -> None:
-    for key, error in unreadable.items():
-        topic, partition = state
-        shown = (key or b"")[:_KEY_SHOWN]
-        raise FormatError(
-            f"{error}. Without it the sensor cannot know what it held. Write the record again as it was, or give it "
-            f"up: write a record with the key {shown!r} and no value to partition {partition} of `{topic}`"
-        )

@@ -11,7 +11,16 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+)
 
 __all__ = [
     "NANOSECONDS_PER_UNIT",
@@ -120,14 +129,41 @@ def _amount(value: object) -> float:
     return float(number)
 
 
+def _in_schema(pattern: re.Pattern[str], length: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern.pattern}$", "maxLength": length})
+
+
 Bool = StrictBool
 Text = StrictStr
 StringMap = dict[StrictStr, StrictStr]
 CountFromOne = Annotated[StrictInt, Field(ge=1)]
-KubernetesName = Annotated[StrictStr, AfterValidator(_kubernetes_name)]
-PartName = Annotated[StrictStr, AfterValidator(part_name)]
+KubernetesName = Annotated[StrictStr, AfterValidator(_kubernetes_name), _in_schema(_KUBERNETES_NAME, MAX_NAME)]
+PartName = Annotated[StrictStr, AfterValidator(part_name), _in_schema(_PART_NAME, MAX_NAME)]
 """The name of a dependency or a trigger: what a condition can say."""
 EventReference = Annotated[StrictStr, AfterValidator(_event_reference)]
 """A CloudEvents `source`, `subject` or `type`: any reasonable text."""
-Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(_format_duration, when_used="json")]
-Amount = Annotated[float, BeforeValidator(_amount)]
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    PlainSerializer(_format_duration, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": rf"^[-+]?({_DURATION_PART.pattern})+$|^0$", "maxLength": _MAX_NUMERAL},
+                {"type": "integer", "minimum": 0},
+            ]
+        }
+    ),
+]
+Amount = Annotated[
+    float,
+    BeforeValidator(_amount),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": MAX_AMOUNT},
+                {"type": "string", "pattern": f"^{_NUMBER.pattern}$", "maxLength": _MAX_NUMERAL},
+            ]
+        }
+    ),
+]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 from sensors.spec.base import Flaw, Path
@@ -20,6 +22,15 @@ MAX_BYTES = 1024 * 1024
 """What Kubernetes can store is hardly more, and nobody writes a larger one by hand."""
 
 
+class Inspection(msgspec.Struct, frozen=True):
+    """All that there is in a text, good or bad."""
+
+    sensors: Sequence[SensorManifest]
+    problems: Sequence[Problem]
+    others: int
+    """How many documents are something else than a Sensor."""
+
+
 def load_manifest(path: str | FilePath) -> SensorManifest:
     """The one Sensor in a YAML file. Raises `ManifestError`."""
     manifests = load_manifests(path)
@@ -31,43 +42,74 @@ def load_manifest(path: str | FilePath) -> SensorManifest:
 
 def load_manifests(path: str | FilePath) -> list[SensorManifest]:
     """The Sensors in a YAML file, which has one document for each. Raises `ManifestError`."""
-    file = str(path)
+    return load_text(read_text(path), str(path))
+
+
+def read_text(path: str | FilePath) -> str:
+    """What is in a file, as far as it can be a manifest. Raises `ManifestError`."""
     try:
         with FilePath(path).open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ManifestError([Problem(f"cannot be read: {error.strerror}", file)]) from None
+        raise ManifestError([Problem(f"cannot be read: {error.strerror}", str(path))]) from None
+    return decode_text(content, str(path))
+
+
+def decode_text(content: bytes, filename: str) -> str:
+    """Bytes as text, as far as they can be a manifest. Raises `ManifestError`."""
     if len(content) > MAX_BYTES:
-        raise ManifestError([Problem(f"is larger than {MAX_BYTES // 1024} KiB, which no manifest may be", file)])
+        raise ManifestError([Problem(f"is larger than {MAX_BYTES // 1024} KiB, which no manifest may be", filename)])
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ManifestError([Problem(f"is not UTF-8 text: see line {line}", file)]) from None
-    return load_text(text, file)
+        raise ManifestError([Problem(f"is not UTF-8 text: see line {line}", filename)]) from None
 
 
 def load_text(text: str, filename: str) -> list[SensorManifest]:
     """The Sensors in a YAML text, one document for each. Raises `ManifestError`."""
+    found = _inspect(text, filename, lambda _: False)
+    if found.problems:
+        raise ManifestError(found.problems)
+    if not found.sensors:
+        raise ManifestError([Problem("the manifest is empty", filename)])
+    return list(found.sensors)
+
+
+def inspect_text(text: str, filename: str) -> Inspection:
+    """The Sensors in a YAML text, beside which there may be documents of other kinds."""
+    return _inspect(text, filename, _is_something_else)
+
+
+def _inspect(text: str, filename: str, passed_over: Callable[[Any], bool]) -> Inspection:
     tree = read_tree(text, filename)
     problems = list(tree.problems)
-    manifests: dict[tuple[str, str], SensorManifest] = {}
+    sensors: dict[tuple[str, str], SensorManifest] = {}
+    others = 0
     for node in tree.documents:
-        document = Document(node, tree.source)
+        document, data = Document(node, tree.source), plain(node)
+        if passed_over(data):
+            others += 1
+            continue
         try:
-            manifest = _validate(plain(node), document.written)
+            manifest = _validate(data, document.written)
         except _Flawed as error:
             problems += map(document.problem, error.flaws)
             continue
         manifest.attach_warnings(map(document.problem, _warnings(manifest)))
-        if manifests.setdefault((manifest.namespace, manifest.name), manifest) is not manifest:
+        if sensors.setdefault((manifest.namespace, manifest.name), manifest) is not manifest:
             flaw = Flaw(("metadata", "name"), f"two sensors of this file are named `{manifest.name}`")
             problems.append(document.problem(flaw))
-    if problems:
-        raise ManifestError(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
-    if not manifests:
-        raise ManifestError([Problem("the manifest is empty", filename)])
-    return list(manifests.values())
+    problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
+    return Inspection(list(sensors.values()), problems, others)
+
+
+def _is_something_else(data: Any) -> bool:
+    """An EventSource, a Kubernetes object; but not a Sensor that is misspelt."""
+    kind, api_version = (data.get("kind"), data.get("apiVersion")) if isinstance(data, Mapping) else (None, None)
+    if not isinstance(kind, str) or not isinstance(api_version, str) or not kind or kind == KIND:
+        return False
+    return api_version not in API_VERSIONS or not get_close_matches(kind.lower(), [KIND.lower()], cutoff=0.7)
 
 
 def make_manifest(data: Mapping[str, Any]) -> SensorManifest:

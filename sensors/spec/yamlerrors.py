@@ -8,17 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
-from yaml.reader import ReaderError
 
 from sensors.spec.problems import Position
 
 
 def explain_syntax_error(error: yaml.YAMLError, text: str) -> tuple[str, Position]:
     """A message and the place it is about."""
-    if isinstance(error, ReaderError):
-        before = text[: error.position]
-        column = error.position - before.rfind("\n")
-        return "malformed YAML: this control character is not allowed", Position(before.count("\n") + 1, column)
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"malformed YAML: {error}", Position(1, 1)
     mark: Any = error.problem_mark or error.context_mark

@@ -7,20 +7,24 @@ types and nothing else, no duplicate keys, no foreign tags, bounded depth and al
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 import yaml
 from yaml.constructor import SafeConstructor
+from yaml.reader import Reader
 from yaml.resolver import Resolver
 
 from sensors.spec.base import Path
-from sensors.spec.problems import ManifestError, Position, Problem, Source
+from sensors.spec.problems import Position, Problem, Source
 from sensors.spec.yamlerrors import explain_syntax_error
 
 MAX_DEPTH = 64
 MAX_ALIASED_VALUES = 10_000
+MAX_UNREADABLE = 20
+"""After so many documents that cannot be read, nobody wants to know about the others."""
 
 JsonScalar: TypeAlias = bool | int | float | str | None
 
@@ -29,6 +33,8 @@ _TAG = "tag:yaml.org,2002:"
 _COLLECTION_TAGS = (None, "!", f"{_TAG}map", f"{_TAG}seq")
 _TEXT_TAGS = ("!", f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value", f"{_TAG}merge")
 """Kubernetes reads a bare date or `=` as text; so do we, and `<<` too where it is not a key."""
+_CONTROL_CHARACTER: re.Pattern[str] = Reader.NON_PRINTABLE
+_DOCUMENT = re.compile(r"---(?=\s|$)")
 
 
 class Scalar(msgspec.Struct, frozen=True):
@@ -78,15 +84,41 @@ class Tree(msgspec.Struct, frozen=True):
 
 
 def read_tree(text: str, file: str) -> Tree:
-    """Read a YAML text. Raises `ManifestError` where reading cannot go on."""
+    """Read a YAML text. After a document that cannot be read, reading goes on with the next one."""
     source = Source.of(text, file)
-    builder = _Builder(text, source)
-    try:
-        documents = list(builder.documents())
-    except yaml.YAMLError as error:
-        message, position = explain_syntax_error(error, text)
-        raise ManifestError([*builder.problems, source.problem(message, position)]) from None
-    return Tree(documents, builder.problems, source)
+    documents: list[Node] = []
+    problems = list(_control_characters(source))
+    text = _CONTROL_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)  # or the parser would read nothing at all
+    lines = Source.of(text, file).lines
+    start = 0
+    for _ in range(MAX_UNREADABLE):
+        # What was read already is left out, but not its lines, so that those of the rest keep their numbers.
+        builder = _Builder("\n" * start + "\n".join(lines[start:]) if start else text, source)
+        try:
+            documents.extend(builder.documents())
+        except _Unreadable as stop:
+            following = _next_document(source, max(stop.line, builder.began + 1, start + 1))
+        else:
+            following = None
+        problems += [each for each in builder.problems if each not in problems]
+        if following is None:
+            break
+        start = following
+    else:
+        problems.append(source.problem("too many documents cannot be read; the rest is not checked", Position(1, 1)))
+    return Tree(documents, problems, source)
+
+
+def _control_characters(source: Source) -> Iterator[Problem]:
+    for number, line in enumerate(source.lines):
+        found = _CONTROL_CHARACTER.search(line)
+        if found is not None:
+            position = Position(number + 1, found.start() + 1)
+            yield source.problem("malformed YAML: this control character is not allowed", position)
+
+
+def _next_document(source: Source, line: int) -> int | None:
+    return next((at for at in range(line, len(source.lines)) if _DOCUMENT.match(source.lines[at])), None)
 
 
 def plain(node: Node) -> Any:
@@ -121,11 +153,20 @@ def key_position(node: Node, path: Path) -> Position | None:
     return None
 
 
+class _Unreadable(Exception):
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        """Counted from 0."""
+
+
 class _Builder:
     """Turns the parser's events into nodes."""
 
     def __init__(self, text: str, source: Source) -> None:
         self.problems: list[Problem] = []
+        self.began = 0
+        """The line of the latest document's beginning, counted from 0."""
         self._text = text
         self._source = source
         self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
@@ -141,8 +182,18 @@ class _Builder:
         self._aliased = 0
 
     def documents(self) -> Iterator[Node]:
+        """Raises `_Unreadable` where reading cannot go on."""
+        try:
+            yield from self._documents()
+        except yaml.YAMLError as error:
+            message, position = explain_syntax_error(error, self._text)
+            self._note(message, position)
+            raise _Unreadable(position.line - 1) from None
+
+    def _documents(self) -> Iterator[Node]:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
+                self.began = self._position(event).line - 1
                 self._anchors.clear()
                 node = self._node(next(self._events), depth=1)
                 if not (isinstance(node, Scalar) and node.value is None):
@@ -259,7 +310,8 @@ class _Builder:
         self.problems.append(self._source.problem(message, position))
 
     def _stop(self, message: str, event: Any) -> NoReturn:
-        raise ManifestError([*self.problems, self._source.problem(message, self._position(event))])
+        self._note(message, self._position(event))
+        raise _Unreadable(event.start_mark.line)
 
 
 def _size(children: Sequence[Node]) -> int:

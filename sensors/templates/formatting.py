@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from sensors.numerals import general, printed
 from sensors.templates.budget import MAX_TEXT, Budget
 from sensors.templates.errors import TemplateError
 from sensors.templates.printing import (
-    general_text,
     joined,
     quoted,
     quoted_character,
@@ -165,9 +165,9 @@ def _float(directive: _Directive, value: float) -> str | None:
     verb = directive.verb
     precision = None if directive.precision is None else min(directive.precision, _MAX_DIGITS)
     if verb in "vgG":
-        text = general_text(value, precision, upper=verb == "G")
+        text = general(value, precision, upper=verb == "G")
     elif verb in "eEfF":
-        text = general_text(value, 6, upper=False)
+        text = printed(value)
         if text not in ("NaN", "+Inf", "-Inf"):
             text = format(value, f".{6 if precision is None else precision}{verb}")
     else:

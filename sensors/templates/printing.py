@@ -1,13 +1,12 @@
-"""How Go prints: `%v`, `print`, floats, quoted text."""
+"""How Go prints: `%v`, `print`, quoted text."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from typing import Any
 
+from sensors.numerals import printed
 from sensors.templates.budget import Budget
 from sensors.templates.values import Record
 
@@ -79,40 +78,10 @@ def scalar_text(value: Any) -> str:
         case int():
             return int.__repr__(value)
         case float():
-            return float_text(value)
+            return printed(value)
         case Record():
             return value.text
     return str(value)
-
-
-def float_text(value: float) -> str:
-    """`%v`: the shortest text that stands for this number, with an exponent below 1e-04 and from 1e+06 on."""
-    return general_text(value, None, upper=False)
-
-
-def general_text(value: float, precision: int | None, *, upper: bool) -> str:
-    """`%g`; without a precision, with as many digits as it takes to tell the number from its neighbours."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    wanted = 6 if precision is None else max(precision, 1)
-    digits, exponent = _digits(repr(value) if precision is None else f"{value:.{wanted - 1}e}")
-    sign = "-" if math.copysign(1, value) < 0 else ""
-    if exponent < -4 or exponent >= wanted:
-        mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
-        return f"{sign}{mantissa}{'E' if upper else 'e'}{'-' if exponent < 0 else '+'}{abs(exponent):02}"
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
-    whole, fraction = digits[: exponent + 1].ljust(exponent + 1, "0"), digits[exponent + 1 :]
-    return f"{sign}{whole}{f'.{fraction}' if fraction else ''}"
-
-
-def _digits(text: str) -> tuple[str, int]:
-    """The significant digits, and the exponent of the first one."""
-    _, digits, exponent = Decimal(text).as_tuple()
-    written = "".join(map(str, digits)).lstrip("0") or "0"
-    assert isinstance(exponent, int)  # noqa: S101
-    first = len(written) - 1 + exponent
-    return written.rstrip("0") or "0", 0 if written == "0" else first
 
 
 def quoted(text: str, *, ascii_only: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -14,16 +15,16 @@ UNUSED = JOIN.replace("paid && packed", "paid")
 
 def test_a_good_manifest_is_told_so(cli: Command, orders: Path) -> None:
     answer = cli("validate", orders)
-    assert answer == (0, f"ok: {orders}: orders\n", "1 file, 0 errors, 0 warnings\n")
+    assert answer == (0, f"ok: {orders}: orders\n", "1 file, 1 sensor, 0 errors, 0 warnings\n")
 
 
 def test_a_problem_has_a_place_and_an_excerpt(cli: Command, orders: Path) -> None:
     orders.write_text(JOIN.replace("conditions: paid", "conditions: payed"))
     answer = cli("validate", orders)
-    assert answer.code == 2
+    assert answer.code == 1
     assert answer.out.startswith(f"error: {orders}:12:21: ")
     assert "   12 |         conditions: payed && packed\n      |                     ^" in answer.out
-    assert answer.err == "1 file, 1 error, 0 warnings\n"
+    assert answer.err == "1 file, 0 sensors, 1 error, 0 warnings\n"
 
 
 def test_directories_are_searched_and_all_files_reported(cli: Command, tmp_path: Path) -> None:
@@ -36,10 +37,10 @@ def test_directories_are_searched_and_all_files_reported(cli: Command, tmp_path:
     (below.parent / "notes.txt").write_text("not a manifest")
     (hidden / "bad.yaml").write_text("kind: [")
     answer = cli("validate", tmp_path / "manifests")
-    assert answer.code == 2
+    assert answer.code == 1
     assert f"error: {below.parent / 'bad.yaml'}:2:1: malformed YAML" in answer.out
     assert f"ok: {below / 'good.yml'}: orders" in answer.out
-    assert answer.err == "2 files, 1 error, 0 warnings\n"
+    assert answer.err == "2 files, 1 sensor, 1 error, 0 warnings\n"
 
 
 def test_a_directory_without_manifests_is_a_mistake(cli: Command, tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_directory_without_manifests_is_a_mistake(cli: Command, tmp_path: Path
 
 def test_a_file_that_is_not_there_is_named(cli: Command, tmp_path: Path) -> None:
     answer = cli("validate", tmp_path / "nowhere.yaml")
-    assert answer.code == 2
+    assert answer.code == 1
     assert f"{tmp_path / 'nowhere.yaml'}: cannot be read: No such file or directory" in answer.out
 
 
@@ -58,10 +59,10 @@ def test_a_warning_is_an_error_only_if_that_is_asked_for(cli: Command, orders: P
     relaxed = cli("validate", orders)
     assert relaxed.code == 0
     assert f"warning: {orders}:8:" in relaxed.out
-    assert cli("validate", "--strict", orders).code == 2
+    assert cli("validate", "--strict", orders).code == 1
 
 
-@pytest.mark.parametrize(("text", "code", "valid"), [(UNUSED, 0, True), ("spec: {}", 2, False)])
+@pytest.mark.parametrize(("text", "code", "valid"), [(UNUSED, 0, True), ("spec: {}", 1, False)])
 def test_programs_get_one_object(cli: Command, orders: Path, text: str, code: int, valid: bool) -> None:
     orders.write_text(text)
     answer = cli("validate", orders, "--output", "json")
@@ -79,4 +80,83 @@ def test_a_flood_of_errors_is_cut_off(cli: Command, orders: Path) -> None:
     orders.write_text(JOIN.replace("spec:\n", f"spec:\n{fields}"))
     answer = cli("validate", orders)
     assert f"… and 20 more errors in {orders}" in answer.out
-    assert answer.err == "1 file, 70 errors, 0 warnings\n"
+    assert answer.err == "1 file, 0 sensors, 70 errors, 0 warnings\n"
+
+
+EVENT_SOURCE = """\
+apiVersion: argoproj.io/v1alpha1
+kind: EventSource
+metadata: {name: shop}
+spec: {webhook: {order: {port: "12000"}}}
+"""
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n"
+MISSPELT = JOIN.replace("conditions: paid", "conditions: payed")
+
+
+def test_documents_of_other_kinds_are_passed_over_and_counted(cli: Command, tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text("---\n".join([EVENT_SOURCE, JOIN, "# nothing\n", CONFIG_MAP]))
+    answer = cli("validate", tmp_path)
+    passed_over = "2 documents of other kinds passed over"
+    assert answer == (
+        0,
+        f"ok: {tmp_path / 'all.yaml'}: orders\n",
+        f"1 file, 1 sensor, 0 errors, 0 warnings, {passed_over}\n",
+    )
+
+
+@pytest.mark.parametrize("kind", ["sensor", "Sensors", "Sensro"])
+def test_a_kind_that_is_misspelt_is_not_another_kind(cli: Command, orders: Path, kind: str) -> None:
+    orders.write_text(JOIN.replace("kind: Sensor", f"kind: {kind}"))
+    assert f"error: {orders}:2:7: `kind` cannot be `{kind}`; write `Sensor`" in cli("validate", orders).out
+
+
+def test_nothing_but_other_kinds_is_probably_not_what_was_meant(cli: Command, orders: Path) -> None:
+    orders.write_text(EVENT_SOURCE)
+    answer = cli("validate", orders)
+    assert (answer.code, answer.out) == (0, f"warning: {orders}: there is no Sensor here\n")
+    assert cli("validate", orders, "--strict").code == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "line", "message"),
+    [
+        ("kind: [\n", 16, "this bracket is never closed"),
+        ('kind: "\n', 15, "this quote is never closed"),
+        ("kind: Sensor\nno value\n", 17, "could not find expected ':'"),
+        ("a: 1\n b: 2\n", 16, "a `:` is not expected here"),
+        ("a: *b\n", 15, "refers to an anchor that does not exist"),
+        ("apiVersion: v1\nkind: Secret # \u0007\n", 16, "this control character is not allowed"),
+        ("- " * 70 + "a\n", 15, "nested more than 64 deep"),
+    ],
+)
+def test_a_document_that_cannot_be_read_does_not_hide_the_others(
+    cli: Command, orders: Path, bad: str, line: int, message: str
+) -> None:
+    orders.write_text("---\n".join([MISSPELT, bad, MISSPELT.replace("orders", "others")]))
+    errors = json.loads(cli("validate", orders, "-o", "json").out)["files"][0]["errors"]
+    assert [each["line"] for each in errors] == [12, line, 27 + bad.count("\n")]
+    assert message in errors[1]["message"]
+    assert "payed" in errors[2]["excerpt"]
+
+
+def test_a_file_full_of_rubbish_is_not_read_to_its_end(cli: Command, orders: Path) -> None:
+    orders.write_text("---\n[\n" * 100_000)
+    errors = json.loads(cli("validate", orders, "-o", "json").out)["files"][0]["errors"]
+    assert len(errors) == 21
+    assert "too many documents cannot be read" in errors[0]["message"]
+
+
+def test_several_files_and_the_standard_input(
+    cli: Command, orders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "others.yaml"
+    other.write_text(MISSPELT)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(MISSPELT.encode())))
+    answer = cli("validate", other, "-", orders)
+    places = [line.partition(": ")[2].partition(": ")[0] for line in answer.out.splitlines() if not line[0].isspace()]
+    assert places == [f"{other}:12:21", "<stdin>:12:21", str(orders)]
+    assert (answer.code, answer.err) == (1, "3 files, 1 sensor, 2 errors, 0 warnings\n")
+
+
+def test_no_file_at_all_is_wrong_usage(cli: Command) -> None:
+    assert cli("validate").code == 2

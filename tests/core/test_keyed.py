@@ -180,7 +180,8 @@ def test_one_dependency_alone_can_be_counted() -> None:
 # --- onceWithin -----------------------------------------------------------------------------------------------------
 
 
-def test_it_fires_once_within_the_span_and_again_after_it() -> None:
+def test_pain_1765_it_fires_once_within_the_span_and_again_after_it() -> None:
+    """There is no way to fire once for a burst of events."""
     t = desk("a", onceWithin="60s")
     assert t.arrive("a", 0) == ["a0"]
     t.restart()
@@ -209,6 +210,7 @@ def test_events_from_long_before_a_firing_may_still_fire() -> None:
 
 
 def test_problem_10_the_same_event_counts_once() -> None:
+    """Kafka sensors of argo-events know no event ids: what is delivered again fires again."""
     t = desk("a", dedupe={"within": "10m"})
     assert t.arrive("a", 0, id="x") == ["x"]
     t.restart()
@@ -238,6 +240,7 @@ def test_what_must_not_repeat_may_be_a_value_of_the_data() -> None:
 
 
 def test_problem_14_events_on_both_sides_of_a_reset_are_not_joined() -> None:
+    """Each replica resets by its own clock, later, and never the event that arrives."""
     t = desk(conditionsReset=[{"byTime": {"cron": "0 * * * *"}}])
     t.arrive("a", 3599, id="before")
     assert t.arrive("b", 3600, id="b") == []
@@ -247,6 +250,7 @@ def test_problem_14_events_on_both_sides_of_a_reset_are_not_joined() -> None:
 
 
 def test_pain_1543_a_reset_is_not_missed_while_the_sensor_is_down() -> None:
+    """A reset that was due while the sensor did not run never happened."""
     t = desk(conditionsReset=[{"byTime": {"cron": "0 * * * *"}}])
     t.arrive("a", 3000)
     t.publish("b", 4000)

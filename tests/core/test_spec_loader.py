@@ -935,7 +935,7 @@ def test_the_mistakes_of_a_program_are_named_by_field() -> None:
     )
     with pytest.raises(ManifestError) as caught:
         make_manifest(data)
-    names = [name for name in TriggerTemplate.model_fields if name != "python"]
+    names = [name for name in TriggerTemplate.model_fields if name not in TriggerTemplate.hidden]
     assert str(caught.value).splitlines() == [
         "spec.triggers[0].template.conditions: there is no dependency `oops`; known are `paid` (column 9)",
         f"spec.triggers[0].template.x: unknown field `x`; {suggest('x', names)}",

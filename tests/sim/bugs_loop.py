@@ -39,7 +39,7 @@ def an_abort_forgets_outcomes(_original: Any, stage: InvokeStage) -> bool:
 
 def _stop_fetching_only(loop: StageLoop, partitions: Iterable[int]) -> None:
     for partition in partitions:
-        loop._close_state(partition)
+        loop._states.end(partition)
         loop._assignments.pop(partition, None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import zlib
 from collections.abc import Callable
 from hashlib import sha1, sha256, sha512
@@ -13,10 +14,11 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from sensors.numerals import in_json, printed
 from sensors.templates.budget import Budget
 from sensors.templates.errors import TemplateError
 from sensors.templates.functions.registry import Dict
-from sensors.templates.printing import Writer, float_text, scalar_text
+from sensors.templates.printing import Writer, scalar_text
 from sensors.templates.values import from_json, kind_of
 
 _SAFE_FOR_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -74,17 +76,9 @@ def _string(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As float64 in encoding/json: plain digits between 1e-6 and 1e21."""
-    text = float_text(value)
-    if text[-1].isalpha():
-        raise TemplateError(f"{text} is not JSON")
-    if "e" in text and 1e-6 <= abs(value) < 1e21:
-        return f"{value:.0f}" if value.is_integer() else _plain(value)
-    return text.replace("e-0", "e-")
-
-
-def _plain(value: float) -> str:
-    return msgspec.json.encode(value).decode() if abs(value) >= 1 else f"{value:.20f}".rstrip("0")
+    if not math.isfinite(value):
+        raise TemplateError(f"{printed(value)} is not JSON")
+    return in_json(value)
 
 
 def _from_json(budget: Budget, text: str) -> Any:
