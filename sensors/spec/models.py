@@ -34,6 +34,7 @@ from sensors.spec.fields import (
     StringMap,
     Text,
 )
+from sensors.spec.policy import Backoff, Policy
 from sensors.spec.problems import Problem
 
 API_VERSIONS = ("argoproj.io/v1alpha1", "eventbus.dev/v1alpha1")
@@ -60,17 +61,8 @@ class Dependency(SpecModel):
         return script_flaws(data)
 
 
-class RetryStrategy(SpecModel):
+class RetryStrategy(Backoff):
     """When a failed action is tried again. Without one it is tried once."""
-
-    steps: CountFromOne = 5
-    """Attempts in all, the first included."""
-    duration: Duration = timedelta(seconds=1)
-    """The pause after the first attempt: `500ms`, `3s`, `1m30s`; a bare number counts nanoseconds."""
-    factor: Amount = 1.0
-    """Each further pause is this many times the one before."""
-    jitter: Amount = 1.0
-    """Up to this fraction of a pause is added to it at random."""
 
 
 class TriggerTemplateBase(SpecModel):
