@@ -210,7 +210,8 @@ class Sensor:
         for trigger in self.manifest.spec.triggers:
             function = self._functions.get(trigger.name)
             if function is None:
-                actions[trigger.name] = make_action(*trigger.action, context)
+                own = msgspec.structs.replace(context, policy=trigger.success)
+                actions[trigger.name] = make_action(*trigger.action, own)
             else:
                 actions[trigger.name] = PythonAction(PythonSpec(function=function), context)
         return actions

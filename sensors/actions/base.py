@@ -10,6 +10,7 @@ import msgspec
 from eventbus.events import Event
 from eventbus.ports import Output
 from sensors.spec.base import SpecModel
+from sensors.spec.policy import Policy
 
 __all__ = ["Action", "ActionCall", "ActionContext", "ActionError", "SpecModel", "TransactionalAction"]
 
@@ -59,6 +60,8 @@ class ActionContext(msgspec.Struct, frozen=True):
     """The bus's own brokers; empty on an in-memory bus."""
     partitions: Mapping[str, int]
     """Partition counts of the bus's own topics that this sensor's `kafka` actions write to."""
+    policy: Policy = Policy()
+    """When the trigger's action counts as a success."""
 
 
 class Action(Protocol):

@@ -47,6 +47,9 @@ _SCRIPTS = (
 )
 
 
+_WITH_OBJECTS = ("k8s", "argoWorkflow")
+
+
 def script_flaws(dependency: Any) -> Iterator[Flaw]:
     """Scripts can be compiled, and what runs them is installed."""
     for path, language in _SCRIPTS:
@@ -57,7 +60,8 @@ def script_flaws(dependency: Any) -> Iterator[Flaw]:
 
 
 def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
-    """The trigger's own parameters change its action, and only what may be changed there."""
+    """The trigger's own parameters change its action, and only what may be changed there; its policy is about it."""
+    yield from _policy_flaws(trigger)
     kind = next((kind for kind in ACTIONS if get(trigger, "template", kind) is not None), None)
     for index, parameter in entries(trigger, "parameters"):
         dest = get(parameter, "dest")
@@ -70,6 +74,17 @@ def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
         elif not dest.startswith(f"{kind}.") or not spec.can_patch(dest.removeprefix(f"{kind}.")):
             known = ", ".join(f"`{kind}.{each}`" for each in spec.patchable)
             yield Flaw(path, f"`dest` cannot be `{dest}`; what parameters can change is {known}")
+
+
+def _policy_flaws(trigger: Any) -> Iterator[Flaw]:
+    if get(trigger, "policy") is not None and get(trigger, "template", "policy") is not None:
+        yield Flaw(("template", "policy"), "the trigger has a `policy` already; leave one out", about_key=True)
+    if any(get(trigger, "template", kind) is not None for kind in _WITH_OBJECTS):
+        return
+    for path in (("policy", "k8s"), ("template", "policy", "k8s")):
+        if get(trigger, *path) is not None:
+            known = _listed(_WITH_OBJECTS, "or")
+            yield Flaw(path, f"`k8s` waits for an object's labels, and only {known} has an object", about_key=True)
 
 
 def naming_flaws(manifest: Any) -> Iterator[Flaw]:
@@ -147,6 +162,9 @@ def spec_warnings(spec: SensorSpec) -> Iterator[Flaw]:
             if path[2:3] == ("parameters",) and parameter.dest == "name":
                 message = "this parameter changes nothing: records and metrics need the trigger's own name"
                 yield Flaw((*path, "dest"), message)
+        kind, action = trigger.template.action
+        for flaw in action.warnings() if isinstance(action, PatchableSpec) else ():
+            yield Flaw(("triggers", index, "template", kind, *flaw.path), flaw.message)
 
 
 def _repeated(names: list[Any]) -> Iterator[int]:

@@ -7,7 +7,6 @@ taken for misspellings. Rules between fields are in `sensors.spec.checks`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
@@ -24,10 +23,8 @@ from sensors.parameters import Parameters
 from sensors.spec.base import Flaw, SpecModel
 from sensors.spec.checks import naming_flaws, script_flaws, spec_flaws, template_flaws, trigger_flaws
 from sensors.spec.fields import (
-    Amount,
     Bool,
     CountFromOne,
-    Duration,
     EventReference,
     KubernetesName,
     PartName,
@@ -69,7 +66,7 @@ class TriggerTemplateBase(SpecModel):
     """What every trigger has, whatever its action."""
 
     not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"conditionsReset", "k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
+        {"conditionsReset", "awsLambda", "custom", "nats", "slack", "openWhisk"}
         | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
     )
     hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
@@ -77,6 +74,8 @@ class TriggerTemplateBase(SpecModel):
     name: PartName
     conditions: Text = ""
     """Names of dependencies with `&&`, `||` and parentheses; empty means all of them."""
+    policy: Policy | None = None
+    """The trigger's `policy`, which some of argo-events' examples have here."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:
@@ -102,11 +101,12 @@ else:
 class Trigger(SpecModel):
     """An action and the condition that causes it."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(("policy", "rateLimit", "dlqTrigger"))
+    not_yet: ClassVar[frozenset[str]] = frozenset(("rateLimit", "dlqTrigger"))
 
     template: TriggerTemplate
     parameters: Parameters = Field(default=())
     """Values of events that are put into the template before every call: `dest` is `http.url`, for instance."""
+    policy: Policy | None = None
     retryStrategy: RetryStrategy | None = None
     atLeastOnce: Bool = False
     """True: repeat the action rather than lose it. False: lose it rather than repeat it."""
@@ -126,8 +126,13 @@ class Trigger(SpecModel):
         mine = [each for each in self.parameters if each.dest != "name"]
         if not mine or not isinstance(spec, PatchableSpec):
             return kind, spec
-        moved = [each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine]
-        return kind, spec.model_copy(update={"parameters": (*moved, *spec.parameters)})
+        moved = tuple(each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine)
+        return kind, spec.patched_by(moved)
+
+    @property
+    def success(self) -> Policy:
+        """The policy that applies, wherever it is written."""
+        return self.policy or self.template.policy or Policy()
 
     @property
     def mode(self) -> Mode:
