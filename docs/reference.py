@@ -45,6 +45,7 @@ _WORDS = {
     fields.Duration: "[duration](#kinds-of-values)",
     fields.Amount: "[amount](#kinds-of-values)",
     Attributes: "map of attribute to value",
+    dict[fields.Text, Any]: "anything",
     Any: "anything",
 }
 
@@ -87,9 +88,15 @@ class Section(NamedTuple):
     model: type[SpecModel]
     places: list[str]
 
+    def title_of(self, steps: int) -> str:
+        """The last steps of the first place."""
+        return ".".join(self.places[0].replace("[]", "").split(".")[-steps:]) or "manifest"
+
     @property
     def title(self) -> str:
-        return self.places[0].rpartition(".")[2].removesuffix("[]") or "manifest"
+        """What sets it apart: `k8s` is the name of an action, and of a part of a policy."""
+        others = {each.title_of(1) for each in _sections().values() if each is not self}
+        return self.title_of(2 if self.title_of(1) in others else 1)
 
 
 def configuration_page() -> str:
@@ -104,7 +111,7 @@ def _sections() -> dict[type[SpecModel], Section]:
     sections: dict[type[SpecModel], Section] = {}
     for model, place in _walk(SensorManifest, ""):
         sections.setdefault(model, Section(model, [])).places.append(place)
-    titles = [section.title for section in sections.values()]
+    titles = [section.title_of(2) for section in sections.values()]
     if len(set(titles)) < len(titles):
         raise LookupError(f"two sections have the same title: {titles}")
     return sections
@@ -162,10 +169,15 @@ def _row(section: Section, name: str) -> str:
 def _meaning(model: type[SpecModel], name: str, hint: Any, place: str) -> str:
     own = _field_docs(model).get(name)
     inner, _ = _model_in(hint)
-    text = own or _EVIDENT.get(place) or (inner.__doc__ if inner else None)
+    text = own or _EVIDENT.get(place) or (_summary(inner) if inner else None)
     if text is None:
         raise LookupError(f"what does `{place}` mean? Give it a docstring in {model.__module__}")
     return " ".join(text.split())
+
+
+def _summary(model: type[SpecModel]) -> str | None:
+    """The rest is told in the model's own section."""
+    return model.__doc__ and model.__doc__.split("\n\n")[0]
 
 
 def _field_docs(model: type[SpecModel]) -> dict[str, str]:
@@ -208,7 +220,7 @@ def _type_text(hint: Any) -> str:
         return _number_text(hint) or _type_text(_strict(arguments[0]))
     if hint in _sections():
         title = _sections()[hint].title
-        return f"[{title}](#{title.lower()})"
+        return f"[{title}](#{title.lower().replace('.', '')})"
     raise LookupError(f"{hint} has no words in {__name__}")
 
 
@@ -225,7 +237,7 @@ def _number_text(hint: Any) -> str | None:
 def _default_text(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if field.default is None:
+    if field.default is None or isinstance(field.default, SpecModel):
         return ""
     if isinstance(field.default, timedelta):
         return f"`{field.default.total_seconds():g}s`"

@@ -24,11 +24,11 @@ class ActionKind(NamedTuple):
 
 
 ACTIONS: dict[str, ActionKind] = {
-    "argoWorkflow": ActionKind(ArgoWorkflowSpec, ArgoWorkflowAction),
     "http": ActionKind(HttpSpec, HttpAction),
-    "k8s": ActionKind(K8sSpec, K8sAction),
     "kafka": ActionKind(KafkaSpec, make_kafka_action),
     "log": ActionKind(LogSpec, LogAction),
+    "k8s": ActionKind(K8sSpec, K8sAction),
+    "argoWorkflow": ActionKind(ArgoWorkflowSpec, ArgoWorkflowAction),
     "python": ActionKind(PythonSpec, PythonAction, in_manifests=False),
 }
 

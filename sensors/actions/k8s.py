@@ -15,7 +15,7 @@ from sensors.actions.kube.cluster import APPLY, Address, Cluster, Object, Refusa
 from sensors.actions.kube.objects import address_of, change, create_once, delete_if_there, merged
 from sensors.actions.kube.policy import LabelWatch
 from sensors.actions.kube.spec import ObjectMaker, ObjectSpec
-from sensors.spec.base import Flaw, get
+from sensors.spec.base import Flaw
 from sensors.spec.fields import Bool
 
 _JSON_PATCH = "application/json-patch+json"
@@ -45,13 +45,11 @@ class K8sSpec(ObjectSpec):
     liveObject: Bool = False
     """For `update`: put the parameters into the object as the cluster has it. The source only names it."""
 
-    @classmethod
-    def flaws(cls, data: Any) -> Iterator[Flaw]:
-        operation = get(data, "operation") or "create"
-        if get(data, "patchStrategy") is not None and operation != "patch":
-            yield Flaw(("patchStrategy",), f"`patchStrategy` does nothing for `operation: {operation}`", about_key=True)
-        if get(data, "liveObject") is True and operation != "update":
-            yield Flaw(("liveObject",), "`liveObject` needs `operation: update`", about_key=True)
+    def warnings(self) -> Iterator[Flaw]:
+        yield from super().warnings()
+        for field, operation in (("patchStrategy", "patch"), ("liveObject", "update")):
+            if field in self.model_fields_set and self.operation != operation:
+                yield Flaw((field,), f"`{field}` does nothing without `operation: {operation}`")
 
 
 class K8sAction:

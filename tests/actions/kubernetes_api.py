@@ -94,8 +94,7 @@ class KubernetesApi:
         parts = urlsplit(handler.path)
         headers: dict[str, str] = {}
         try:
-            if handler.headers.get("Authorization") != f"Bearer {TOKEN}":
-                raise Fault(401, "Unauthorized", "who are you?")
+            _check_token(handler.headers.get("Authorization"))
             with self._lock:
                 self.requests.append((handler.command, parts.path))
             self.before(handler.command, parts.path)
@@ -127,17 +126,13 @@ class KubernetesApi:
         match method:
             case "POST":
                 return 201, self._create(path, body)
-            case "GET" if path in self.objects:
-                return 200, self.objects[path]
-            case "GET" if path.rpartition("/")[2] in {plural for kinds in _KINDS.values() for _, plural, _ in kinds}:
-                return 200, {"kind": "List", "items": self._list(path, query)}
             case "PUT":
                 return 200, self._replace(path, body)
             case "PATCH":
                 return self._patch(path, body, kind, query)
             case "DELETE":
                 return 200, self._delete(path)
-        raise Fault(404, "NotFound", f"{path} not found")
+        return 200, self._get(path, query)
 
     # --- objects ----------------------------------------------------------------------------------------------------
 
@@ -149,9 +144,14 @@ class KubernetesApi:
         if place in self.objects:
             raise Fault(409, "AlreadyExists", f'"{name}" already exists')
         if "/namespaces/" in path:
-            body["metadata"].setdefault("namespace", path.split("/namespaces/")[1].split("/")[0])
+            body["metadata"].setdefault("namespace", path.split("/namespaces/")[1].split("/", maxsplit=1)[0])
         body["metadata"]["uid"] = f"uid-{len(self.objects)}"
         return self._store(place, body)
+
+    def _get(self, path: str, query: dict[str, list[str]]) -> dict[str, Any]:
+        if path.rpartition("/")[2] in {plural for kinds in _KINDS.values() for _, plural, _ in kinds}:
+            return {"kind": "List", "items": self._list(path, query)}
+        return self._there(path)
 
     def _list(self, path: str, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         selector = query.get("labelSelector", [""])[0]
@@ -210,6 +210,11 @@ class KubernetesApi:
             body = deepcopy(self.objects[path])
             body.setdefault("data", {})["touched"] = str(self._versions)
             self._store(path, body)
+
+
+def _check_token(authorization: str | None) -> None:
+    if authorization != f"Bearer {TOKEN}":
+        raise Fault(401, "Unauthorized", "who are you?")
 
 
 def _merged(base: Any, patch: Any) -> Any:

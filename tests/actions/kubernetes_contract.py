@@ -31,19 +31,20 @@ class Watched:
     def __init__(self, kubeconfig: str, namespace: str) -> None:
         self.namespace = namespace
         api = config.new_client_from_config(kubeconfig)  # type: ignore[no-untyped-call]
-        self.core = client.CoreV1Api(api)
+        self.core: Any = client.CoreV1Api(api)
         self._custom = client.CustomObjectsApi(api)
 
     def config_map(self, name: str, data: dict[str, str], **metadata: Any) -> None:
         body = {"metadata": {"name": name, **metadata}, "data": data}
-        self.core.create_namespaced_config_map(self.namespace, body)  # type: ignore[arg-type]
+        self.core.create_namespaced_config_map(self.namespace, body)
 
-    def config_maps(self, prefix: str) -> list[client.V1ConfigMap]:
+    def config_maps(self, prefix: str) -> list[Any]:
         found = self.core.list_namespaced_config_map(self.namespace).items
         return [each for each in found if each.metadata.name.startswith(prefix)]
 
     def data(self, name: str) -> dict[str, str]:
-        return self.core.read_namespaced_config_map(name, self.namespace).data or {}
+        found: dict[str, str] | None = self.core.read_namespaced_config_map(name, self.namespace).data
+        return found or {}
 
     def make(self, kind: str, name: str, **fields: Any) -> None:
         body = {"apiVersion": "/".join(_ARGO), "kind": kind, "metadata": {"name": name}, **fields}
@@ -143,7 +144,7 @@ class KubernetesActionContract:
 
     def test_an_object_that_somebody_else_made_is_not_taken_for_ours(self, cluster: Watched, k8s: Make) -> None:
         cluster.config_map("taken", {"by": "me"})
-        with pytest.raises(ActionError, match="configmaps/.*/taken is there already, and not made by") as caught:
+        with pytest.raises(ActionError, match=r"configmaps/.*/taken is there already, and not made by") as caught:
             k8s(source={"resource": config_map("taken")}).invoke(call_with())
         assert (caught.value.retriable, caught.value.status) == (False, "409")
         assert cluster.data("taken") == {"by": "me"}
@@ -208,22 +209,31 @@ class KubernetesActionContract:
 
     def test_delete_is_content_with_nothing_to_delete(self, cluster: Watched, k8s: Make) -> None:
         cluster.config_map("old", {})
-        action = k8s(operation="delete", source={"resource": config_map("?")}, parameters=[parameter("n", "metadata.name")])
+        action = k8s(
+            operation="delete", source={"resource": config_map("?")}, parameters=[parameter("n", "metadata.name")]
+        )
         assert action.invoke(call_with({"n": "old"})) == f"deleted configmaps/{cluster.namespace}/old"
         assert action.invoke(call_with({"n": "old"})) == f"absent configmaps/{cluster.namespace}/old"
 
     @pytest.mark.parametrize("name", ["", ".", "..", "../configmaps", "a/b", "%2e%2e"])
     def test_an_event_cannot_lead_to_another_path(self, cluster: Watched, k8s: Make, name: str) -> None:
         cluster.config_map(f"bystander-{len(name)}", {})
-        action = k8s(operation="delete", source={"resource": config_map("?")}, parameters=[parameter("n", "metadata.name")])
-        with pytest.raises(ActionError, match="cannot be the name of an object|has no `metadata.name`") as caught:
+        action = k8s(
+            operation="delete", source={"resource": config_map("?")}, parameters=[parameter("n", "metadata.name")]
+        )
+        with pytest.raises(ActionError, match=r"cannot be the name of an object|has no `metadata.name`") as caught:
             action.invoke(call_with({"n": name}))
         assert (caught.value.retriable, caught.value.sent) == (False, False)
         assert cluster.config_maps("bystander-")
 
     def test_an_object_without_a_namespace_belongs_to_none(self, cluster: Watched, k8s: Make) -> None:
         name = f"shared-{cluster.namespace}"
-        template = {"apiVersion": "/".join(_ARGO), "kind": "ClusterWorkflowTemplate", "metadata": {"name": name}, "spec": {}}
+        template = {
+            "apiVersion": "/".join(_ARGO),
+            "kind": "ClusterWorkflowTemplate",
+            "metadata": {"name": name},
+            "spec": {},
+        }
         assert k8s(source={"resource": template}).invoke(call_with()) == f"created clusterworkflowtemplates/{name}"
         assert name in cluster.cluster_templates()
         cluster.delete_cluster_template(name)
@@ -236,7 +246,7 @@ class KubernetesActionContract:
         assert (caught.value.retriable, caught.value.sent) == (False, False)
 
     def test_an_invalid_object_is_refused_for_good(self, cluster: Watched, k8s: Make) -> None:
-        with pytest.raises(ActionError, match="the cluster answered 422 Invalid: .*Not_A_Name") as caught:
+        with pytest.raises(ActionError, match=r"the cluster answered 422 Invalid: .*Not_A_Name") as caught:
             k8s(source={"resource": config_map("Not_A_Name")}).invoke(call_with())
         assert (caught.value.retriable, caught.value.sent, caught.value.status) == (False, True, "422")
 
@@ -322,21 +332,21 @@ class KubernetesActionContract:
             cluster.delete_cluster_template(name)
 
     @pytest.mark.parametrize(
-        ("operation", "field", "value", "participle"),
+        ("operation", "told", "participle"),
         [
-            ("suspend", "suspend", True, "suspended"),
-            ("stop", "shutdown", "Stop", "stopped"),
-            ("terminate", "shutdown", "Terminate", "terminated"),
+            ("suspend", {"suspend": True}, "suspended"),
+            ("stop", {"shutdown": "Stop"}, "stopped"),
+            ("terminate", {"shutdown": "Terminate"}, "terminated"),
         ],
     )
     def test_a_running_workflow_is_told_to_end(
-        self, cluster: Watched, argo: MakeWorkflow, operation: str, field: str, value: Any, participle: str
+        self, cluster: Watched, argo: MakeWorkflow, operation: str, told: dict[str, Any], participle: str
     ) -> None:
         name = f"running-{operation}"
         cluster.make("Workflow", name, spec={"entrypoint": "main"}, status={"phase": "Running"})
         action = argo(operation, **named("Workflow", name))
         assert action.invoke(call_with()) == f"{participle} workflows/{cluster.namespace}/{name}"
-        assert cluster.workflow(name)["spec"] == {"entrypoint": "main", field: value}
+        assert cluster.workflow(name)["spec"] == {"entrypoint": "main", **told}
         assert action.invoke(call_with(id="action-2")).startswith(f"{participle} before ")
 
     @pytest.mark.parametrize("operation", ["suspend", "stop", "terminate"])
@@ -391,7 +401,12 @@ class KubernetesActionContract:
             "failed-one",
             metadata={"labels": {"workflows.argoproj.io/completed": "true"}},
             spec={"entrypoint": "main", "shutdown": "Terminate"},
-            status={"phase": "Failed", "message": "boo", "finishedAt": "2026-01-01T00:00:00Z", "nodes": _failed_nodes()},
+            status={
+                "phase": "Failed",
+                "message": "boo",
+                "finishedAt": "2026-01-01T00:00:00Z",
+                "nodes": _failed_nodes(),
+            },
         )
         action = argo("retry", **named("Workflow", "failed-one"))
         assert action.invoke(call_with()) == f"retried workflows/{cluster.namespace}/failed-one"
@@ -434,7 +449,7 @@ def _context(cluster: Watched, policy: dict[str, Any] | None) -> ActionContext:
 
 
 def _make_pod(cluster: Watched, name: str, owner: str, node: str) -> None:
-    body: Any = {
+    body = {
         "metadata": {
             "name": name,
             "labels": {"workflows.argoproj.io/workflow": owner},

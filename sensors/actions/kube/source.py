@@ -16,6 +16,7 @@ from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import Bool, KubernetesName, Text
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
+_BUCKET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+@-]*")
 _GIT_URL = re.compile(r"(https?|ssh|git|file)://[\x21-\x7e]+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:[\x21-\x7e]+|/[^\0]+")
 
@@ -23,6 +24,19 @@ _GIT_URL = re.compile(r"(https?|ssh|git|file)://[\x21-\x7e]+|[A-Za-z0-9._-]+@[A-
 def _valid_endpoint(text: str) -> str:
     if not _ENDPOINT.fullmatch(text):
         raise ValueError("must be a host, with or without a port, and without `http://`")
+    return text
+
+
+def _valid_bucket(text: str) -> str:
+    if not _BUCKET.fullmatch(text):
+        raise ValueError("must be the name of a bucket: letters, digits, `-`, `_` and `.`, not beginning with `.`")
+    return text
+
+
+def _valid_key(text: str) -> str:
+    """HTTP clients follow `..` upwards, into other buckets."""
+    if not text or {".", ".."} & set(text.split("/")):
+        raise ValueError("must be the key of an object, without `.` and `..` as steps")
     return text
 
 
@@ -69,9 +83,9 @@ GitReference = Annotated[Text, AfterValidator(_valid_reference)]
 class S3Bucket(SpecModel):
     """Which object of the store."""
 
-    name: Annotated[Text, Field(min_length=1)]
+    name: Annotated[Text, AfterValidator(_valid_bucket)]
     """The bucket."""
-    key: Annotated[Text, Field(min_length=1)]
+    key: Annotated[Text, AfterValidator(_valid_key)]
     """The object in it."""
 
 
@@ -174,7 +188,8 @@ class GitSource(SpecModel):
     """Any reference or commit, for instance `refs/pull/1/head`; it wins over both."""
     remote: GitRemote | None = None
     insecureIgnoreHostKey: Bool = False
-    """Accept any ssh host. Anybody in between can then choose what is created."""
+    """Accept any ssh host, also one that `known_hosts` does not list. Anybody in between can then choose what is
+    created."""
 
     @property
     def address(self) -> str:
