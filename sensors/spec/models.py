@@ -69,13 +69,15 @@ class TriggerTemplateBase(SpecModel):
         {"conditionsReset", "awsLambda", "custom", "nats", "slack", "openWhisk"}
         | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
     )
-    hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
+    hidden: ClassVar[frozenset[str]] = frozenset(
+        {"policy"} | {kind for kind, action in ACTIONS.items() if not action.in_manifests}
+    )
 
     name: PartName
     conditions: Text = ""
     """Names of dependencies with `&&`, `||` and parentheses; empty means all of them."""
     policy: Policy | None = None
-    """The trigger's `policy`, which some of argo-events' examples have here."""
+    """The trigger's, which some of argo-events' examples have here."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:
@@ -107,6 +109,7 @@ class Trigger(SpecModel):
     parameters: Parameters = Field(default=())
     """Values of events that are put into the template before every call: `dest` is `http.url`, for instance."""
     policy: Policy | None = None
+    """When the action counts as a success. Some of argo-events' examples have it in `template`; that means the same."""
     retryStrategy: RetryStrategy | None = None
     atLeastOnce: Bool = False
     """True: repeat the action rather than lose it. False: lose it rather than repeat it."""
