@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 from collections.abc import Callable
 from copy import deepcopy
@@ -42,7 +43,7 @@ class Fault(Exception):
 class KubernetesApi:
     """Keeps objects by their path. `before` is called with every request and may raise `Fault`, or write itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.requests: list[tuple[str, str]] = []
         self.before: Callable[[str, str], None] = lambda _method, _path: None
@@ -66,7 +67,10 @@ class KubernetesApi:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign] # broken handshakes are wanted
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"{'http' if tls is None else 'https'}://localhost:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
 
@@ -75,13 +79,13 @@ class KubernetesApi:
         self._server.server_close()
         self._thread.join()
 
-    def write_kubeconfig(self, file: Path) -> Path:
+    def write_kubeconfig(self, file: Path, **cluster: str) -> Path:
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-            "clusters": [{"name": "test", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "test", "cluster": {"server": self.url, **cluster}}],
             "users": [{"name": "test", "user": {"token": TOKEN}}],
         }
         file.write_text(json.dumps(config))

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from eventbus.bus import Bus
 from eventbus.errors import ConfigError
+from eventbus.events import Event
 from sensors.actions.base import ActionCall, ActionContext, ActionError
 from sensors.actions.k8s import K8sAction, K8sSpec
 from sensors.actions.kube.cluster import Address, Cluster, ResourceType
 from sensors.actions.kube.policy import LabelWatch
+from sensors.sensor import Sensor
 from sensors.spec.policy import Backoff, Policy, ResourcePolicy
-from tests.actions.conftest import make_call
+from tests.actions.conftest import Certificate, make_call
 from tests.actions.kubernetes_api import TOKEN, Fault, KubernetesApi
 from tests.actions.kubernetes_contract import KubernetesActionContract, Watched, call_with, config_map, parameter
 
@@ -298,3 +301,68 @@ def test_a_wrong_token_is_refused_and_not_shown(api: KubernetesApi, tmp_path: Pa
     error = failure_of(creating())
     assert str(error) == "the cluster answered 401 Unauthorized: who are you?"
     assert (error.retriable, error.sent) == (False, False)
+
+
+def test_the_certificate_of_the_cluster_is_verified(
+    certificate: Certificate, foreign_certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = KubernetesApi(certificate.server_context())
+    try:
+        trusting, doubting = tmp_path / "trusting", tmp_path / "doubting"
+        server.write_kubeconfig(trusting, **{"certificate-authority": str(certificate.cert)})
+        server.write_kubeconfig(doubting, **{"certificate-authority": str(foreign_certificate.cert)})
+        monkeypatch.setenv("KUBECONFIG", str(trusting))
+        assert creating().invoke(call_with()) == "created configmaps/shop/made"
+        monkeypatch.setenv("KUBECONFIG", str(doubting))
+        error = failure_of(creating())
+    finally:
+        server.close()
+    assert "TLS" in str(error)
+    assert (error.retriable, error.sent) == (True, False)
+
+
+# --- a whole sensor -------------------------------------------------------------------------------------------------
+
+SENSOR = """
+apiVersion: argoproj.io/v1alpha1
+kind: Sensor
+metadata: {name: orders, namespace: shop}
+spec:
+  dependencies:
+    - {name: paid, eventSourceName: till, eventName: paid}
+  triggers:
+    - template:
+        name: ship
+        argoWorkflow:
+          operation: submit
+          source:
+            resource:
+              apiVersion: argoproj.io/v1alpha1
+              kind: Workflow
+              metadata: {generateName: ship-}
+              spec: {entrypoint: main, arguments: {parameters: [{name: order, value: none}]}}
+          parameters:
+            - {src: {dependencyName: paid, dataKey: order}, dest: spec.arguments.parameters.0.value}
+      policy:
+        k8s:
+          labels: {workflows.argoproj.io/phase: Succeeded}
+          backoff: {steps: 2, duration: 1ms}
+          errorOnBackoffTimeout: true
+      retryStrategy: {steps: 2, duration: 1ms}
+      atLeastOnce: true
+"""
+
+
+def test_events_become_workflows(api: KubernetesApi, tmp_path: Path) -> None:
+    """The workflow never succeeds, which its policy minds; it is submitted once all the same."""
+    (tmp_path / "sensor.yaml").write_text(SENSOR)
+    sensor = Sensor.load(tmp_path / "sensor.yaml")
+    with Bus.memory(namespace="shop") as bus, sensor.start(bus) as running:
+        running.wait_ready()
+        bus.publish(Event.new("till", "paid", {"order": "7"}))
+        running.settle()
+    [made] = api.objects.values()
+    assert made["spec"]["arguments"]["parameters"] == [{"name": "order", "value": "7"}]
+    assert made["metadata"]["labels"]["events.argoproj.io/trigger"] == "ship"
+    submissions = [path for method, path in api.requests if method == "POST"]
+    assert submissions == ["/apis/argoproj.io/v1alpha1/namespaces/shop/workflows"] * 2

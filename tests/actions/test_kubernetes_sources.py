@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import threading
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +22,7 @@ from sensors.actions.kube.s3 import signed_request
 from sensors.actions.kube.source import S3Source, Source
 from sensors.parameters import Parameter
 from sensors.secrets import Secret
-from tests.actions.conftest import Certificate, HttpServer
+from tests.actions.conftest import Certificate, HttpServer, Reply
 from tests.actions.kubernetes_api import KubernetesApi
 from tests.actions.kubernetes_contract import call_with, config_map, parameter
 
@@ -80,6 +80,8 @@ def test_inline_text_is_an_object(api: KubernetesApi) -> None:
         ({"git": {"url": "ext::sh -c id", "filePath": "a"}}, "that git can clone"),
         ({"git": {"url": "/r", "filePath": "../a"}}, "a path inside the repository"),
         ({"git": {"url": "/r", "filePath": "a", "branch": "--output=x"}}, "the name of a branch"),
+        ({"git": {"url": "/r", "filePath": "a", "githubApp": {}}}, "needs an https:// address"),
+        ({"git": {"url": "/r", "filePath": "a", "creds": {}, "sshKeySecret": {}}}, "both say who we are"),
     ],
 )
 def test_a_source_that_cannot_be_used_is_a_mistake_of_the_manifest(source: dict[str, Any], complaint: str) -> None:
@@ -459,3 +461,67 @@ def test_git_is_told_who_we_are_and_nobody_else_is(
         server.close()
     assert "git fetch failed" in str(error)
     assert "canary" not in str(error)
+
+
+# --- GitHub apps ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch, certificate: Certificate, tmp_path: Path) -> dict[str, Any]:
+    """An app whose key is real, on a host whose certificate is trusted."""
+    key = tmp_path / "app.pem"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    monkeypatch.setenv("EVENTBUS_SECRET_APP_PEM", key.read_text())
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    return {"privateKey": {"name": "app", "key": "pem"}, "appID": 12, "installationID": 34}
+
+
+def github(server: HttpServer, app: dict[str, Any]) -> dict[str, Any]:
+    return {"git": {"url": server.url.replace("/hook", "/me/repository.git"), "filePath": "a", "githubApp": app}}
+
+
+def test_an_app_proves_who_it_is_by_its_signature(
+    api: KubernetesApi, https_server: HttpServer, app: dict[str, Any], tmp_path: Path
+) -> None:
+    https_server.reply.status = 201
+    https_server.reply.body = b'{"token": "token-canary-99"}'
+    error = failure_of(github(https_server, app))  # the server knows no git, but that comes later
+    assert "canary" not in str(error)
+    request = https_server.requests[0]
+    assert (request.method, request.path) == ("POST", "/api/v3/app/installations/34/access_tokens")
+    head, payload, signature = request.headers["Authorization"].removeprefix("Bearer ").split(".")
+    claim = json.loads(urlsafe_b64decode(f"{payload}=="))
+    assert claim["iss"] == "12"
+    assert claim["exp"] - claim["iat"] == 600
+    (tmp_path / "signature").write_bytes(urlsafe_b64decode(f"{signature}=="))
+    public = ["openssl", "rsa", "-in", "app.pem", "-pubout", "-out", "public.pem"]
+    subprocess.run(public, cwd=tmp_path, check=True, capture_output=True)
+    verify = ["openssl", "dgst", "-sha256", "-verify", "public.pem", "-signature", "signature"]
+    subprocess.run(verify, cwd=tmp_path, check=True, capture_output=True, input=f"{head}.{payload}".encode())
+
+
+@pytest.mark.usefixtures("api")
+@pytest.mark.parametrize(
+    ("reply", "complaint", "retriable"),
+    [
+        (Reply(401), "answered 401, and gave no token", False),
+        (Reply(503), "answered 503, and gave no token", True),
+        (Reply(201, body=b"{}"), "gave no token", True),
+    ],
+)
+def test_an_app_that_gets_no_token(
+    https_server: HttpServer, app: dict[str, Any], reply: Reply, complaint: str, retriable: bool
+) -> None:
+    https_server.reply = reply
+    error = failure_of(github(https_server, app))
+    assert complaint in str(error)
+    assert error.retriable is retriable
+
+
+def test_a_key_that_is_none_is_told(
+    api: KubernetesApi, https_server: HttpServer, app: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTBUS_SECRET_APP_PEM", "key-canary-3")
+    error = failure_of(github(https_server, app))
+    assert str(error).endswith("the `privateKey` of `githubApp` is not a private key in PEM format")
+    assert https_server.requests == []

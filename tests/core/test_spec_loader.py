@@ -811,8 +811,10 @@ def test_the_mistakes_of_a_program_are_named_by_field() -> None:
         make_manifest(data)
     assert str(caught.value).splitlines() == [
         "spec.triggers[0].template.conditions: there is no dependency `oops`; known are `paid` (column 9)",
-        "spec.triggers[0].template.x: unknown field `x`; known are `argoWorkflow`, `conditions`, `http`, `k8s`, "
-        "`kafka`, `log`, `name`",
+        (
+            "spec.triggers[0].template.x: unknown field `x`; "
+            "known are `argoWorkflow`, `conditions`, `http`, `k8s`, `kafka`, `log`, `name`"
+        ),
         "spec.replicas: `replicas` must be a whole number, not true or false",
     ]
 

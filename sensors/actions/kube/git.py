@@ -13,11 +13,14 @@ from threading import Lock
 
 from eventbus.errors import ConfigError
 from sensors.actions.base import ActionError
+from sensors.actions.kube.github import USER, installation_token
 from sensors.actions.kube.source import GitSource
+from sensors.actions.tls import Tls, TlsSecrets
 
 _LOCKS: dict[str, Lock] = {}
 """One for each directory that is kept: git does not let two fetch into the same at a time."""
 _MAX_COMPLAINT = 300
+_TOKEN_SECONDS = 30
 _ASKPASS = """#!/bin/sh
 case "$1" in Username*) printf '%s\\n' "$EVENTBUS_GIT_USERNAME";; *) printf '%s\\n' "$EVENTBUS_GIT_PASSWORD";; esac
 """
@@ -92,11 +95,11 @@ def _environment(source: GitSource, private: Path) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "LC_ALL": "C",
     }
-    if source.creds is not None:
+    who = _name_and_password(source, private)
+    if who is not None:
         helper = _private_file(private / "askpass", _ASKPASS, 0o700)
         environment["GIT_ASKPASS"] = str(helper)
-        environment["EVENTBUS_GIT_USERNAME"] = source.creds.username.read().reveal()
-        environment["EVENTBUS_GIT_PASSWORD"] = source.creds.password.read().reveal()
+        environment["EVENTBUS_GIT_USERNAME"], environment["EVENTBUS_GIT_PASSWORD"] = who
     ssh = ["ssh", "-oBatchMode=yes"]
     if source.sshKeySecret is not None:
         key = _private_file(private / "key", source.sshKeySecret.read().reveal() + "\n", 0o600)
@@ -108,6 +111,21 @@ def _environment(source: GitSource, private: Path) -> dict[str, str]:
         ssh += ["-oStrictHostKeyChecking=yes", f"-oUserKnownHostsFile={known} /etc/ssh/ssh_known_hosts"]
     environment["GIT_SSH_COMMAND"] = shlex.join(ssh)  # git gives it to a shell; nothing in it comes from an event
     return environment
+
+
+def _name_and_password(source: GitSource, private: Path) -> tuple[str, str] | None:
+    if source.creds is not None:
+        return source.creds.username.read().reveal(), source.creds.password.read().reveal()
+    if source.githubApp is None:
+        return None
+    from sensors.actions.http_client import HttpClient  # noqa: PLC0415 - only who calls servers pays for urllib3
+
+    key = _private_file(private / "app.pem", source.githubApp.privateKey.read().reveal() + "\n", 0o600)
+    client = HttpClient(_TOKEN_SECONDS, Tls().context(TlsSecrets()))
+    try:
+        return USER, installation_token(client, source.githubApp, source.url, key)
+    finally:
+        client.close()
 
 
 def _private_file(path: Path, text: str, mode: int) -> Path:

@@ -13,7 +13,7 @@ from eventbus.errors import ConfigError
 from sensors.actions.kube.objects import object_fault, parse_object
 from sensors.secrets import ConfigMapKeySelector, SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
-from sensors.spec.fields import Bool, KubernetesName, Text
+from sensors.spec.fields import Bool, CountFromOne, KubernetesName, Text
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
 _BUCKET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -157,6 +157,17 @@ class GitCredentials(SpecModel):
     """The secret with the password or token."""
 
 
+class GithubApp(SpecModel):
+    """Who we are, as a GitHub App. Needs the `openssl` command, and an https:// address."""
+
+    privateKey: SecretKeySelector
+    """The secret with the app's private key in PEM format."""
+    appID: CountFromOne
+    """The app."""
+    installationID: CountFromOne
+    """The app's installation, which says whose repositories it may read."""
+
+
 class GitRemote(SpecModel):
     """A remote repository to fetch from instead of `url`."""
 
@@ -169,8 +180,6 @@ class GitRemote(SpecModel):
 class GitSource(SpecModel):
     """A file of a git repository. Needs the `git` command, and `ssh` for `sshKeySecret`."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(("githubApp",))
-
     url: Annotated[Text, AfterValidator(_valid_git_url)]
     """The repository."""
     filePath: Annotated[Text, AfterValidator(_valid_file_path)]
@@ -180,6 +189,7 @@ class GitSource(SpecModel):
     creds: GitCredentials | None = None
     sshKeySecret: SecretKeySelector | None = None
     """The secret with the private key for ssh."""
+    githubApp: GithubApp | None = None
     branch: GitReference = ""
     """The branch; without `branch`, `tag` and `ref`, the repository's own default."""
     tag: GitReference = ""
@@ -190,6 +200,14 @@ class GitSource(SpecModel):
     insecureIgnoreHostKey: Bool = False
     """Accept any ssh host, also one that `known_hosts` does not list. Anybody in between can then choose what is
     created."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        ways = [name for name in ("creds", "sshKeySecret", "githubApp") if get(data, name) is not None]
+        if len(ways) > 1:
+            yield Flaw((ways[1],), f"`{ways[0]}` and `{ways[1]}` both say who we are; leave one out", about_key=True)
+        if "githubApp" in ways and not str(get(data, "url")).startswith("https://"):
+            yield Flaw(("githubApp",), "`githubApp` needs an https:// address", about_key=True)
 
     @property
     def address(self) -> str:
