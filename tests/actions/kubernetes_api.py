@@ -174,6 +174,8 @@ class KubernetesApi:
         if kind == "application/apply-patch+yaml":
             if not query.get("fieldManager"):
                 raise Fault(400, "BadRequest", "fieldManager is required for apply patch")
+            if path in self.objects and query.get("force") != ["true"]:
+                raise Fault(409, "Conflict", "Apply failed with 1 conflict")
             if path not in self.objects:
                 return 201, self._create(path.rpartition("/")[0], body)
         current = deepcopy(self._there(path))

@@ -473,5 +473,5 @@ def _failed_nodes() -> dict[str, Any]:
         "omitted": node("omitted", "Skipped", "Omitted"),
         "forgiven": node("forgiven", "Pod", "Failed", ("after",)),
         "after": node("after", "Pod", "Succeeded"),
-        "exit": {**node("exit", "Pod", "Failed"), "name": "failed-one.onExit"},
+        "exit": {**node("exit", "Pod", "Succeeded"), "name": "failed-one.onExit"},
     }

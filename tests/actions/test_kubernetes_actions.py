@@ -287,12 +287,19 @@ def test_without_a_cluster_there_is_one_clear_message(monkeypatch: pytest.Monkey
         creating()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "clusters: 1", "current-context: x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "clusters: 1", "current-context: x"),
+        *("users: [{token: canary-1", "token: canary-2\n\t- x", "- canary-3", "users: canary-4", "'canary-5"),
+    ],
+)
 def test_a_damaged_configuration_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     (tmp_path / "broken").write_text(text)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "broken"))
-    with pytest.raises(ConfigError, match=r"^KUBECONFIG=.*broken cannot be used: [^\n]+$"):
+    with pytest.raises(ConfigError, match=r"^KUBECONFIG=.*broken cannot be used: [^\n]+$") as caught:
         creating()
+    assert "canary" not in str(caught.value)
 
 
 def test_a_wrong_token_is_refused_and_not_shown(api: KubernetesApi, tmp_path: Path) -> None:

@@ -377,20 +377,14 @@ def test_without_git_there_is_one_clear_message(
     assert str(error).endswith("the `git` command is not installed, and a `git` source needs it")
 
 
-def test_nothing_of_a_repository_or_the_user_is_run(
+def test_the_users_own_configuration_does_not_count(
     api: KubernetesApi, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces = tmp_path / "ran"
-    hook = tmp_path / "hooks" / "reference-transaction"
-    hook.parent.mkdir()
-    hook.write_text(f"#!/bin/sh\ntouch {traces}\n")
-    hook.chmod(0o755)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / ".gitconfig").write_text(f"[core]\n\thooksPath = {hook.parent}\n\tfsmonitor = {hook}\n")
-    monkeypatch.setenv("HOME", str(home))
-    made_from(git(repository, cloneDirectory=str(tmp_path / "kept")))
-    assert not traces.exists()
+    other = Repository(tmp_path / "other")
+    other.commit("manifests/object.yaml", json.dumps(config_map("elsewhere")))
+    (tmp_path / ".gitconfig").write_text(f'[url "file://{other.folder}"]\n\tinsteadOf = file://{repository.folder}\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert made_from(git(repository)) == "created configmaps/shop/fetched"
 
 
 class GitServer:
