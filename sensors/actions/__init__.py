@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sensors.actions.argo_workflow import ArgoWorkflowAction, ArgoWorkflowSpec
 from sensors.actions.base import Action, ActionContext, SpecModel, TransactionalAction
 from sensors.actions.http import HttpAction, HttpSpec
+from sensors.actions.k8s import K8sAction, K8sSpec
 from sensors.actions.kafka import KafkaSpec, make_kafka_action
 from sensors.actions.log import LogAction, LogSpec
 from sensors.actions.python import PythonAction, PythonSpec
@@ -28,6 +30,8 @@ ACTIONS: dict[str, ActionKind] = {
     "http": ActionKind(HttpSpec, HttpAction, policy="status"),
     "kafka": ActionKind(KafkaSpec, make_kafka_action),
     "log": ActionKind(LogSpec, LogAction),
+    "k8s": ActionKind(K8sSpec, K8sAction, policy="k8s"),
+    "argoWorkflow": ActionKind(ArgoWorkflowSpec, ArgoWorkflowAction, policy="k8s"),
     "python": ActionKind(PythonSpec, PythonAction, in_manifests=False),
 }
 

@@ -42,7 +42,7 @@ _CONNECTIONS_KEPT = 64
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the server said; of the body at most `MAX_BODY` bytes."""
+    """What the server said; of the body no more than the client reads."""
 
     status: int
     retry_after: str | None
@@ -52,10 +52,20 @@ class Answer(msgspec.Struct, frozen=True):
 class HttpClient:
     """Thread-safe. Follows no redirect, repeats nothing, uses no proxy."""
 
-    def __init__(self, timeout: float, tls: ssl.SSLContext | None = None, *, guard: AddressGuard | None = None) -> None:
+    def __init__(
+        self,
+        timeout: float,
+        tls: ssl.SSLContext | None = None,
+        *,
+        guard: AddressGuard | None = None,
+        pools: urllib3.PoolManager | None = None,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        """`pools` is for who knows better how to reach the server; its connections must still be unused."""
         self._timeout = timeout
         self._guard = guard
-        self._pools = urllib3.PoolManager(maxsize=_CONNECTIONS_KEPT, ssl_context=tls)
+        self._max_body = max_body
+        self._pools = pools or urllib3.PoolManager(maxsize=_CONNECTIONS_KEPT, ssl_context=tls)
         self._pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
     def request(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answer:
@@ -76,10 +86,23 @@ class HttpClient:
             )
         except HTTPError as error:
             raise ActionError(self._reason(error), retriable=True, sent=_progress.sent) from None
-        return Answer(response.status, response.headers.get("Retry-After"), _bounded_body(response))
+        return Answer(response.status, response.headers.get("Retry-After"), self._bounded_body(response))
 
     def close(self) -> None:
         self._pools.clear()
+
+    def _bounded_body(self, response: urllib3.BaseHTTPResponse) -> bytes:
+        """The beginning of the body. What follows, or goes wrong, after the status line does not change the outcome."""
+        try:
+            body = response.read(self._max_body)
+        except HTTPError:
+            response.close()
+            return b""
+        if len(body) < self._max_body:
+            response.release_conn()
+        else:
+            response.close()
+        return body
 
     def _reason(self, error: HTTPError) -> str:
         match error:
@@ -95,20 +118,6 @@ class HttpClient:
                 return f"no complete answer within {self._timeout:g} s"
             case _:
                 return f"the connection broke: {error}"
-
-
-def _bounded_body(response: urllib3.BaseHTTPResponse) -> bytes:
-    """The beginning of the body. What follows, or goes wrong, after the status line does not change the outcome."""
-    try:
-        body = response.read(MAX_BODY)
-    except HTTPError:
-        response.close()
-        return b""
-    if len(body) < MAX_BODY:
-        response.release_conn()
-    else:
-        response.close()
-    return body
 
 
 # --- connections ----------------------------------------------------------------------------------------------------

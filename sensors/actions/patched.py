@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -18,7 +18,8 @@ class PatchableSpec(SpecModel):
     """What a manifest says about an action whose details may depend on the events."""
 
     patchable: ClassVar[tuple[str, ...]] = ()
-    """The destinations a parameter may have; `*` is any step. An event never chooses secrets, nor a template."""
+    """The destinations a parameter may have; `*` is any step, `**` any steps. An event never chooses secrets, nor a
+    template."""
 
     parameters: Parameters = Field(default=())
     """Values of events that are put into these fields before every call."""
@@ -32,6 +33,19 @@ class PatchableSpec(SpecModel):
                 message = f"`dest` cannot be `{dest}`; what parameters can change is {known}"
                 yield Flaw(("parameters", index, "dest"), message)
 
+    @property
+    def patches(self) -> Parameters:
+        """The parameters that change this spec."""
+        return self.parameters
+
+    def patched_by(self, parameters: Parameters) -> Self:
+        """A copy that the trigger's own parameters change first; their `dest` is a field of this spec."""
+        return self.model_copy(update={"parameters": (*parameters, *self.parameters)})
+
+    def warnings(self) -> Iterator[Flaw]:
+        """What is allowed in a manifest, but cannot work."""
+        return iter(())
+
     @classmethod
     def can_patch(cls, dest: str) -> bool:
         try:
@@ -42,6 +56,8 @@ class PatchableSpec(SpecModel):
 
 
 def _fits(keys: Sequence[str], pattern: Sequence[str]) -> bool:
+    if pattern[-1] == "**":
+        return len(keys) >= len(pattern) and _fits(keys[: len(pattern) - 1], pattern[:-1])
     return len(keys) == len(pattern) and all(want in ("*", key) for key, want in zip(keys, pattern, strict=True))
 
 
@@ -53,7 +69,7 @@ class Patch(Generic[Spec]):
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self._document = spec.model_dump(mode="json", exclude={"parameters"}) if spec.parameters else None
+        self._document = spec.model_dump(mode="json", exclude={"parameters"}) if spec.patches else None
 
     def spec(self, call: ActionCall) -> Spec:
         """Raises `ActionError` when the events make something of it that no manifest could say."""
@@ -61,7 +77,7 @@ class Patch(Generic[Spec]):
             return self._spec
         model = type(self._spec)
         try:
-            return model.model_validate(apply_parameters(self._document, self._spec.parameters, call.events))
+            return model.model_validate(apply_parameters(self._document, self._spec.patches, call.events))
         except ParameterError as error:
             reason = str(error)
         except ValidationError as error:

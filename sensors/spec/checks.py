@@ -60,7 +60,7 @@ def script_flaws(dependency: Any) -> Iterator[Flaw]:
 
 
 def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
-    """The trigger's own parameters change its action, and only what may be changed there."""
+    """The trigger's own parameters change its action, and only what may be changed there; its policy is about it."""
     kind = next((kind for kind in ACTIONS if get(trigger, "template", kind) is not None), None)
     for index, parameter in entries(trigger, "parameters"):
         dest = get(parameter, "dest")
@@ -184,6 +184,9 @@ def _trigger_warnings(trigger: TriggerBase, names: Collection[str], path: Path) 
         if place[: len(path) + 1] == (*path, "parameters") and parameter.dest == "name":
             message = "this parameter changes nothing: records and metrics need the trigger's own name"
             yield Flaw((*place, "dest"), message)
+    kind, action = trigger.template.action
+    for flaw in action.warnings() if isinstance(action, PatchableSpec) else ():
+        yield Flaw((*path, "template", kind, *flaw.path), flaw.message)
 
 
 def _repeated(names: list[Any]) -> Iterator[int]:

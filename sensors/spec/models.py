@@ -61,8 +61,7 @@ class TriggerTemplateBase(JoinSpec):
     """What every trigger has, whatever its action."""
 
     not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
-        | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
+        {"awsLambda", "custom", "nats", "slack", "openWhisk", "azureEventHubs", "azureServiceBus", "pulsar", "email"}
     )
     hidden: ClassVar[frozenset[str]] = frozenset(
         {"policy", *(kind for kind, action in ACTIONS.items() if not action.in_manifests)}
@@ -117,8 +116,8 @@ class TriggerBase(SpecModel):
         mine = [each for each in self.parameters if each.dest != "name"]
         if not mine or not isinstance(spec, PatchableSpec):
             return kind, spec
-        moved = [each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine]
-        return kind, spec.model_copy(update={"parameters": (*moved, *spec.parameters)})
+        moved = tuple(each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine)
+        return kind, spec.patched_by(moved)
 
     @property
     def success(self) -> Policy:

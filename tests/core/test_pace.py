@@ -164,6 +164,7 @@ def most_in(starts: Sequence[float], window: float) -> int:
 
 @pytest.mark.parametrize("trigger", ["most", "least"])
 def test_pain_2851_three_per_minute_are_three_and_not_eleven(trigger: str) -> None:
+    """A limit of three a minute lets eleven pass at once."""
     world = World(RateLimit(3, 60))
     for number in range(11):
         world.arrive(trigger, f"k{number}")

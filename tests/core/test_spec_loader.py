@@ -292,7 +292,7 @@ MISTAKES = {
     "no action": (
         _with("        log: {}\n", ""),
         """\
-        sensors.yaml:14:7: the trigger has no action; give it one of `http`, `kafka` or `log`
+        sensors.yaml:14:7: the trigger has no action; give it one of `argoWorkflow`, `http`, `k8s`, `kafka` or `log`
            14 |     - template:
               |       ^^^^^^^^
         """,
