@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, ClassVar, Generic, NoReturn, TypeVar
@@ -48,6 +48,13 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret cannot be copied out of the process")
+
+
+def redacted(text: str, secrets: Iterable[Secret]) -> str:
+    """What somebody else has said, should they repeat a secret of ours."""
+    for secret in secrets:
+        text = text.replace(secret.reveal(), repr(secret)) if secret.reveal() else text
+    return text
 
 
 def _valid_name(text: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
 from sensors.actions.base import ActionCall, ActionError
-from sensors.parameters import ParameterError, Parameters, step_keys
+from sensors.parameters import Parameter, ParameterError, Parameters, step_keys
 from sensors.patching import apply_parameters
 from sensors.spec.base import Flaw, SpecModel, entries, get
 from sensors.spec.messages import translate
@@ -19,6 +19,9 @@ class PatchableSpec(SpecModel):
 
     patchable: ClassVar[tuple[str, ...]] = ()
     """The destinations a parameter may have; `*` is any step. An event never chooses secrets, nor a template."""
+
+    needed: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Fields that are optional only because a parameter may put them in; of each tuple one is enough."""
 
     parameters: Parameters = Field(default=())
     """Values of events that are put into these fields before every call."""
@@ -40,9 +43,26 @@ class PatchableSpec(SpecModel):
             return True  # which is a mistake of its own
         return any(_fits(keys, pattern.split(".")) for pattern in cls.patchable)
 
+    def patched_by(self, parameters: Sequence[Parameter]) -> Self:
+        """The same with the parameters of its trigger, which come before its own."""
+        return self.model_copy(update={"parameters": (*parameters, *self.parameters)})
+
+    def check_filled(self) -> None:
+        """Raises `ParameterError` when the parameters have left something empty that is needed."""
+        for fields in self.needed:
+            if not any(getattr(self, field) for field in fields):
+                raise ParameterError(f"{' and '.join(f'`{field}`' for field in fields)} would be empty")
+
 
 def _fits(keys: Sequence[str], pattern: Sequence[str]) -> bool:
     return len(keys) == len(pattern) and all(want in ("*", key) for key, want in zip(keys, pattern, strict=True))
+
+
+def keep_secrets(meant: tuple[str, str], led_to: tuple[str, str]) -> None:
+    """Parameters must not send the trigger's secrets elsewhere. A place is a protocol and an address."""
+    if led_to != meant:
+        message = f"the parameters lead to {led_to[1]}, which must not get the secrets of the trigger"
+        raise ActionError(message, retriable=False, sent=False)
 
 
 Spec = TypeVar("Spec", bound=PatchableSpec)
@@ -51,9 +71,11 @@ Spec = TypeVar("Spec", bound=PatchableSpec)
 class Patch(Generic[Spec]):
     """Makes the spec of each call."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, parameters: Sequence[Parameter] | None = None) -> None:
+        """`parameters` where they are not those of the spec itself."""
         self._spec = spec
-        self._document = spec.model_dump(mode="json", exclude={"parameters"}) if spec.parameters else None
+        self._parameters = spec.parameters if parameters is None else parameters
+        self._document = spec.model_dump(mode="json", exclude={"parameters"}) if self._parameters else None
 
     def spec(self, call: ActionCall) -> Spec:
         """Raises `ActionError` when the events make something of it that no manifest could say."""
@@ -61,9 +83,12 @@ class Patch(Generic[Spec]):
             return self._spec
         model = type(self._spec)
         try:
-            return model.model_validate(apply_parameters(self._document, self._spec.parameters, call.events))
+            spec = model.model_validate(apply_parameters(self._document, self._parameters, call.events))
+            spec.check_filled()
         except ParameterError as error:
             reason = str(error)
         except ValidationError as error:
             reason = "; ".join(flaw.message for flaw in translate(error, model, lambda _: None))
+        else:
+            return spec
         raise ActionError(f"the parameters cannot be applied: {reason}", retriable=False, sent=False)

@@ -16,7 +16,7 @@ import msgspec
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from eventbus.names import BusName, SensorName
-from sensors.actions import ACTIONS
+from sensors.actions import ACTIONS, REFUSED
 from sensors.actions.patched import PatchableSpec
 from sensors.conditions import Condition, parse
 from sensors.filters.spec import Filters, Operator, Transform
@@ -76,10 +76,8 @@ class RetryStrategy(SpecModel):
 class TriggerTemplateBase(SpecModel):
     """What every trigger has, whatever its action."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"conditionsReset", "k8s", "argoWorkflow", "awsLambda", "custom", "nats", "slack", "openWhisk"}
-        | {"azureEventHubs", "azureServiceBus", "pulsar", "email"}
-    )
+    not_yet: ClassVar[frozenset[str]] = frozenset({"conditionsReset", "k8s", "argoWorkflow"})
+    refused: ClassVar[Mapping[str, str]] = REFUSED
     hidden: ClassVar[frozenset[str]] = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)
 
     name: PartName
@@ -88,7 +86,7 @@ class TriggerTemplateBase(SpecModel):
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:
-        return template_flaws(data, cls.not_yet)
+        return template_flaws(data, cls.not_yet | cls.refused.keys())
 
     @property
     def action(self) -> tuple[str, SpecModel]:
@@ -135,7 +133,7 @@ class Trigger(SpecModel):
         if not mine or not isinstance(spec, PatchableSpec):
             return kind, spec
         moved = [each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine]
-        return kind, spec.model_copy(update={"parameters": (*moved, *spec.parameters)})
+        return kind, spec.patched_by(moved)
 
     @property
     def mode(self) -> Mode:

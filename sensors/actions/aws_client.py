@@ -1,0 +1,124 @@
+"""A client of AWS Lambda that tries once, and knows whether the function can have been invoked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.config import Config
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    DeferredRefreshableCredentials,
+)
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    ProxyConnectionError,
+    ReadTimeoutError,
+)
+from botocore.session import Session
+
+from sensors.actions.base import ActionError
+from sensors.actions.replies import excerpt
+from sensors.secrets import Secret
+
+CONNECT_SECONDS = 10
+READ_SECONDS = 900
+"""No function may run longer."""
+_SESSION_NAME = "kafka-eventbus"
+_NEVER_LEFT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+
+
+class LambdaClient:
+    """Thread-safe."""
+
+    def __init__(self, region: str, keys: tuple[Secret, Secret] | None, role: str) -> None:
+        self._secrets = keys or ()
+        config = Config(
+            region_name=region,
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+            retries={"total_max_attempts": 1},
+            max_pool_connections=64,
+        )
+        session = Session()
+        if keys is not None:
+            session.set_credentials(keys[0].reveal(), keys[1].reveal())
+        if role:
+            session = _session_in_role(session, role, config)
+        self._client: Any = session.create_client("lambda", config=config)
+
+    def invoke(self, function: str, kind: str, payload: bytes, context: str) -> str:
+        """Returns the status. Raises `ActionError`."""
+        try:
+            answer = self._client.invoke(
+                FunctionName=function, InvocationType=kind, Payload=payload, ClientContext=context
+            )
+            result = answer["Payload"].read()
+        except ClientError as error:
+            raise self._refusal(error) from None
+        except BotoCoreError as error:
+            raise self._broken(error) from None
+        status = str(answer["StatusCode"])
+        if "FunctionError" in answer:
+            message = f"the function failed: {excerpt(result, self._secrets)}"
+            raise ActionError(message, retriable=True, sent=True, status=answer["FunctionError"])
+        return status
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _refusal(self, error: ClientError) -> ActionError:
+        """An answer below 500 comes before the function is invoked; and so does all that concerns the role."""
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        said = excerpt(str(error.response.get("Error", {}).get("Message", "")), self._secrets)
+        return ActionError(
+            f"AWS answered {status} {code}{f': {said}' if said else ''}",
+            retriable=status == 429 or status >= 500 or "Throttl" in code,
+            sent=status >= 500 and error.operation_name == "Invoke",
+            status=str(status),
+        )
+
+    def _broken(self, error: BotoCoreError) -> ActionError:
+        """What is no trouble with the connection is trouble with our credentials or the request: it never left."""
+        of_connection = isinstance(error, HTTPClientError)
+        sent = of_connection and not isinstance(error, _NEVER_LEFT)
+        reason = excerpt(str(error), self._secrets)
+        if isinstance(error, ReadTimeoutError):
+            reason = f"no answer within {READ_SECONDS} s"
+        return ActionError(f"AWS: {reason}", retriable=True, sent=sent)
+
+
+class _Role(CredentialProvider):  # type: ignore[misc] # botocore has no types
+    """A role's credentials, which botocore asks for when it needs them, and again before they expire."""
+
+    METHOD = "assume-role"
+
+    def __init__(self, session: Session, role: str, config: Config) -> None:
+        super().__init__()
+        self._session = session
+        self._role = role
+        self._config = config
+
+    def load(self) -> DeferredRefreshableCredentials:
+        fetcher = AssumeRoleCredentialFetcher(
+            self._create_client,
+            self._session.get_credentials(),
+            self._role,
+            extra_args={"RoleSessionName": _SESSION_NAME},
+        )
+        return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
+
+    def _create_client(self, service: str, **arguments: Any) -> Any:
+        return self._session.create_client(service, config=self._config, **arguments)
+
+
+def _session_in_role(session: Session, role: str, config: Config) -> Session:
+    in_role = Session()
+    in_role.register_component("credential_provider", CredentialResolver([_Role(session, role, config)]))
+    return in_role
