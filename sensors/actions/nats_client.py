@@ -11,19 +11,26 @@ import re
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import Any
 
+import nkeys
 from nats import errors
 from nats.aio.client import Client, RawCredentials
-from nkeys import NkeysError
 
+from eventbus.errors import ConfigError
 from sensors.actions.base import ActionError
 from sensors.actions.replies import excerpt
 from sensors.secrets import Secret
 
 TIMEOUT_SECONDS = 10.0
+_CLOSE_SECONDS = 1.0
 _REFUSED_SUBJECT = re.compile(r'permissions violation for publish to "(?P<subject>[^"]*)"', re.IGNORECASE)
+_CREDENTIALS = re.compile(
+    r"-----BEGIN NATS USER JWT-----\s+\S+\s+-+END NATS USER JWT-+.*-----BEGIN USER NKEY SEED-----\s+(?P<seed>\S+)\s",
+    re.DOTALL,
+)
 _REFUSED_US = re.compile(r"authorization|authentication|nkey|credential|jwt", re.IGNORECASE)
 
 
@@ -96,9 +103,9 @@ class NatsPublisher:
                     ),
                     TIMEOUT_SECONDS,
                 )
-            except (errors.Error, OSError, TimeoutError, ValueError, NkeysError) as error:
-                await client.close()
-                reasons.append(self._connect_reason(client.last_error or error))
+            except (errors.Error, OSError, TimeoutError, ValueError) as error:
+                await client.give_up()
+                reasons.append(self._connect_reason(client.failure or error))
             else:
                 return client
         message = reasons[-1]
@@ -118,7 +125,7 @@ class NatsPublisher:
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            await client.give_up()
 
     def _on_error(self, error: Exception) -> None:
         found = _REFUSED_SUBJECT.search(str(error))
@@ -130,31 +137,47 @@ class NatsPublisher:
 
 
 def _auth_options(auth: Mapping[str, Secret]) -> dict[str, Any]:
+    """Raises `ConfigError` for keys that are none; nats-py would not say what is wrong."""
     options: dict[str, Any] = {name: secret.reveal() for name, secret in auth.items()}
+    if "nkeys_seed_str" in options:
+        _check_seed(options["nkeys_seed_str"].strip(), "`nkey` is not the seed of an NKey")
     if "user_credentials" in options:
+        found = _CREDENTIALS.search(options["user_credentials"])
+        _check_seed("" if found is None else found["seed"], "`credential` is not a credentials file of NATS")
         options["user_credentials"] = RawCredentials(options["user_credentials"])
     return options
+
+
+def _check_seed(seed: str, fault: str) -> None:
+    try:
+        nkeys.from_seed(bytearray(seed.encode())).wipe()
+    except (nkeys.NkeysError, ValueError):
+        raise ConfigError(f"the secret of {fault}") from None
 
 
 class _Client(Client):
     """nats-py's client, with two things changed.
 
     Where the server does not ask for TLS, nats-py goes on without, `tls` or not, and sends the password in the clear.
-    And who waits for an answer on a connection that breaks, waits for ever.
+    And who waits on a connection that breaks, for an answer or for its end, waits for ever.
     """
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         super().__init__()
         self._is_closed = asyncio.Event()
         self._report = on_error
-        self.last_error: Exception | None = None
+        self.failure: Exception | None = None
 
     async def on_error(self, error: Exception) -> None:
-        self.last_error = error
+        self.failure = error
         self._report(error)
 
     async def on_closed(self) -> None:
         self._is_closed.set()
+
+    async def give_up(self) -> None:
+        with suppress(TimeoutError, OSError):  # after a failed handshake it waits for an end that has been
+            await asyncio.wait_for(self.close(), _CLOSE_SECONDS)
 
     async def has_got_everything(self) -> None:
         """Returns when the server has answered to all that was sent. Raises when it can do so no more."""
