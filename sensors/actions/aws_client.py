@@ -20,6 +20,7 @@ from botocore.exceptions import (
     ProxyConnectionError,
     ReadTimeoutError,
 )
+from botocore.loaders import create_loader
 from botocore.session import Session
 
 from sensors.actions.base import ActionError
@@ -30,6 +31,8 @@ CONNECT_SECONDS = 10
 READ_SECONDS = 900
 """No function may run longer."""
 _SESSION_NAME = "kafka-eventbus"
+_descriptions = create_loader()
+"""Of AWS's services. To read them takes a second, and every session would do it again."""
 _NEVER_LEFT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 
 
@@ -45,7 +48,7 @@ class LambdaClient:
             retries={"total_max_attempts": 1},
             max_pool_connections=64,
         )
-        session = Session()
+        session = _new_session()
         if keys is not None:
             session.set_credentials(keys[0].reveal(), keys[1].reveal())
         if role:
@@ -94,6 +97,12 @@ class LambdaClient:
         return ActionError(f"AWS: {reason}", retriable=True, sent=sent)
 
 
+def _new_session() -> Session:
+    session = Session()
+    session.register_component("data_loader", _descriptions)
+    return session
+
+
 class _Role(CredentialProvider):  # type: ignore[misc] # botocore has no types
     """A role's credentials, which botocore asks for when it needs them, and again before they expire."""
 
@@ -119,6 +128,6 @@ class _Role(CredentialProvider):  # type: ignore[misc] # botocore has no types
 
 
 def _session_in_role(session: Session, role: str, config: Config) -> Session:
-    in_role = Session()
+    in_role = _new_session()
     in_role.register_component("credential_provider", CredentialResolver([_Role(session, role, config)]))
     return in_role
