@@ -49,15 +49,15 @@ def _is_installed(module: str) -> bool:
 
 
 ACTIONS: dict[str, ActionKind] = {
-    "awsLambda": ActionKind(LambdaSpec, LambdaAction, extra="aws", modules=("botocore",)),
-    "custom": ActionKind(CustomSpec, CustomAction, extra="grpc", modules=("grpc", "google.protobuf")),
-    "email": ActionKind(EmailSpec, EmailAction),
     "http": ActionKind(HttpSpec, HttpAction),
     "kafka": ActionKind(KafkaSpec, make_kafka_action),
     "log": ActionKind(LogSpec, LogAction),
-    "nats": ActionKind(NatsSpec, NatsAction, extra="nats", modules=("nats", "nkeys")),
-    "python": ActionKind(PythonSpec, PythonAction, in_manifests=False),
     "slack": ActionKind(SlackSpec, SlackAction),
+    "email": ActionKind(EmailSpec, EmailAction),
+    "nats": ActionKind(NatsSpec, NatsAction, extra="nats", modules=("nats", "nkeys")),
+    "awsLambda": ActionKind(LambdaSpec, LambdaAction, extra="aws", modules=("botocore",)),
+    "custom": ActionKind(CustomSpec, CustomAction, extra="grpc", modules=("grpc", "google.protobuf")),
+    "python": ActionKind(PythonSpec, PythonAction, in_manifests=False),
 }
 
 REFUSED: dict[str, str] = {

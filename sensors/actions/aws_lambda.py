@@ -49,7 +49,8 @@ def _valid_role(text: str) -> str:
 
 
 class LambdaSpec(PatchableSpec):
-    """Invoke a function of AWS Lambda."""
+    """Invoke a function of AWS Lambda. It finds the action's id as `idempotencyKey` in its client context, if it is
+    waited for. Needs `kafka-eventbus[aws]`."""
 
     patchable: ClassVar[tuple[str, ...]] = ("functionName", "invocationType", "payload.*.src.value")
     needed: ClassVar[tuple[tuple[str, ...], ...]] = (("functionName",),)

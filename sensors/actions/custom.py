@@ -20,7 +20,7 @@ from sensors.actions.body import body_of, trace_of
 from sensors.actions.patched import Patch, PatchableSpec
 from sensors.actions.tls import Tls, TlsSecrets
 from sensors.actions.values import reading_secrets
-from sensors.parameters import Parameter, ParameterError, Payload
+from sensors.parameters import Parameter, ParameterError, Parameters, Payload
 from sensors.patching import apply_parameters
 from sensors.secrets import Refreshed, Secret, SecretKeySelector
 from sensors.spec.base import Flaw, get
@@ -49,11 +49,8 @@ def _valid_host(text: str) -> str:
 
 
 class CustomSpec(PatchableSpec):
-    """Let a gRPC server do it that speaks argo-events' protocol for triggers.
-
-    `parameters` are put into the resource that the server returns, which must be JSON then. Those of the trigger, whose
-    `dest` begins with `custom.`, are put into this.
-    """
+    """Let a gRPC server do it that speaks argo-events' protocol for triggers. The action's id is in the metadata of
+    every call, as `idempotency-key`. Needs `kafka-eventbus[grpc]`."""
 
     patchable: ClassVar[tuple[str, ...]] = ("serverURL", "spec.*", "payload.*.src.value")
     needed: ClassVar[tuple[tuple[str, ...], ...]] = (("serverURL",),)
@@ -68,6 +65,9 @@ class CustomSpec(PatchableSpec):
     """The name in the server's certificate, where it is not the host of `serverURL`."""
     spec: StringMap = Field(default={})
     """What the server is asked for; it is sent as YAML."""
+    parameters: Parameters = Field(default=())
+    """Values of events that are put into the resource that the server returns, which must be JSON then. What is here is
+    changed by parameters of the trigger, whose `dest` begins with `custom.`."""
     payload: Payload | None = None
     """What is sent along when the resource is executed; nothing without it."""
 

@@ -63,7 +63,7 @@ def _valid_host(text: str) -> str:
 
 
 class EmailSpecBase(PatchableSpec):
-    """Send an e-mail."""
+    """Send an e-mail. The action's id is in its `Message-ID`."""
 
     patchable: ClassVar[tuple[str, ...]] = ("host", "port", "to", "to.*", "from", "subject", "body")
     needed: ClassVar[tuple[tuple[str, ...], ...]] = (("host",), ("to",), ("from",), ("subject",), ("body",))

@@ -15,6 +15,7 @@ from pydantic import AfterValidator
 
 from sensors.actions.base import ActionCall, ActionContext, SpecModel
 from sensors.actions.body import body_of, trace_of
+from sensors.actions.http import BasicAuth
 from sensors.actions.patched import Patch, PatchableSpec
 from sensors.actions.tls import Tls, TlsSecrets
 from sensors.actions.values import reading_secrets
@@ -48,19 +49,10 @@ def _valid_subject(text: str) -> str:
     return text
 
 
-class NatsBasicAuth(SpecModel):
-    """A name and a password."""
-
-    username: SecretKeySelector
-    """The secret with the name."""
-    password: SecretKeySelector
-    """The secret with the password."""
-
-
 class NatsAuth(SpecModel):
     """Who we are, in one of four ways."""
 
-    basic: NatsBasicAuth | None = None
+    basic: BasicAuth | None = None
     token: SecretKeySelector | None = None
     """The secret with a token."""
     nkey: SecretKeySelector | None = None
@@ -94,7 +86,7 @@ class _Credentials(msgspec.Struct, frozen=True):
 
 
 class NatsSpec(PatchableSpec):
-    """Publish a message on NATS."""
+    """Publish a message on NATS. The action's id is its `Nats-Msg-Id`. Needs `kafka-eventbus[nats]`."""
 
     patchable: ClassVar[tuple[str, ...]] = ("subject", "payload.*.src.value")
     needed: ClassVar[tuple[tuple[str, ...], ...]] = (("subject",),)

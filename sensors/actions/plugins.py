@@ -6,6 +6,7 @@ The entry point's name is what manifests call the action, its value an `ActionKi
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection
 from importlib.metadata import EntryPoint, entry_points
@@ -14,6 +15,7 @@ from typing import Any
 from sensors.spec.base import SpecModel
 
 GROUP = "eventbus.actions"
+_logger = logging.getLogger("eventbus.action")
 _NAME = re.compile(r"[a-z][A-Za-z0-9]*")
 _TAKEN = frozenset(("name", "conditions", "conditionsReset", "action", *dir(SpecModel)))
 """What a trigger's template calls something else."""
@@ -25,7 +27,9 @@ def load_plugins(built_in: Collection[str]) -> tuple[dict[str, Any], dict[str, s
     refused: dict[str, str] = {}
     for point in sorted(entry_points(group=GROUP)):
         if point.name in built_in:
-            continue  # what is built in means the same everywhere
+            # A manifest means the same everywhere.
+            _logger.warning("the action `%s` of %s is not used: it is built in", point.name, _origin(point))
+            continue
         reason = "another plugin has the same name" if point.name in kinds else _fault_in_name(point.name)
         kind = None
         if reason is None:
@@ -47,7 +51,7 @@ def _fault_in_name(name: str) -> str | None:
 def _load(point: EntryPoint) -> tuple[Any, str | None]:
     try:
         kind = point.load()
-    except Exception as error:  # whatever somebody else's code does
+    except (Exception, SystemExit) as error:  # whatever somebody else's code does
         return None, f"{type(error).__name__}: {error}"
     spec, make = getattr(kind, "spec", None), getattr(kind, "make", None)
     if not (isinstance(spec, type) and issubclass(spec, SpecModel) and callable(make)):

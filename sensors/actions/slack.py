@@ -86,7 +86,7 @@ class SlackSender(SpecModel):
 
 
 class SlackSpec(PatchableSpec):
-    """Post a message in Slack."""
+    """Post a message in Slack. Its `client_msg_id` is made from the action's id."""
 
     patchable: ClassVar[tuple[str, ...]] = (
         "channel",

@@ -17,7 +17,13 @@ from sensors.spec.problems import ManifestError, Problem
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "argo-examples"
 SENSORS = sorted(file for file in CORPUS.glob("*.y*ml") if "kind: Sensor\n" in file.read_text())
-LOADS = {"sensors_http-trigger.yaml", "sensors_log.yaml"}
+LOADS = {
+    "sensors_custom-trigger.yaml",
+    "sensors_email-trigger.yaml",
+    "sensors_http-trigger.yaml",
+    "sensors_log.yaml",
+    "sensors_trigger-nats-messages.yaml",
+}
 
 pytestmark = pytest.mark.skipif(not SENSORS, reason="the corpus ../shared/corpus is not there")
 

@@ -85,11 +85,19 @@ MISTAKES = {
               |   ^^^^^^^^^^^^^
         """,
     ),
-    "an action argo-events has and we do not, yet": (
-        _with("        log: {}", "        slack: {channel: general}"),
+    "an action argo-events has and we do not": (
+        _with("        log: {}", "        pulsar: {topic: orders}"),
         """\
-        sensors.yaml:17:9: `slack` is not supported yet
-           17 |         slack: {channel: general}
+        sensors.yaml:17:9: `pulsar` is not supported; use `custom` with a server that writes to Pulsar
+           17 |         pulsar: {topic: orders}
+              |         ^^^^^^
+        """,
+    ),
+    "an action that cannot do without something": (
+        _with("        log: {}", "        slack: {slackToken: {name: a, key: b}, channel: general}"),
+        """\
+        sensors.yaml:17:9: `slack` needs `message`, `attachments` or `blocks`: write it, or let a parameter put it in
+           17 |         slack: {slackToken: {name: a, key: b}, channel: general}
               |         ^^^^^
         """,
     ),
@@ -176,7 +184,7 @@ MISTAKES = {
     "no action": (
         _with("        log: {}\n", ""),
         """\
-        sensors.yaml:14:7: the trigger has no action; give it one of `http`, `kafka` or `log`
+        sensors.yaml:14:7: the trigger has no action; give it one of `awsLambda`, `custom`, `email`, `http`, `kafka`, `log`, `nats` or `slack`
            14 |     - template:
               |       ^^^^^^^^
         """,
@@ -811,7 +819,8 @@ def test_the_mistakes_of_a_program_are_named_by_field() -> None:
         make_manifest(data)
     assert str(caught.value).splitlines() == [
         "spec.triggers[0].template.conditions: there is no dependency `oops`; known are `paid` (column 9)",
-        "spec.triggers[0].template.x: unknown field `x`; known are `conditions`, `http`, `kafka`, `log`, `name`",
+        "spec.triggers[0].template.x: unknown field `x`; known are `awsLambda`, `conditions`, `custom`, `email`, "
+        "`http`, `kafka`, `log`, `name`, `nats`, `slack`",
         "spec.replicas: `replicas` must be a whole number, not true or false",
     ]
 
