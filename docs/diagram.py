@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 

@@ -8,7 +8,7 @@ an attempt that fails before it was never sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import msgspec
@@ -20,7 +20,7 @@ from sensors.actions.body import body_of, trace_of
 from sensors.actions.patched import Patch, PatchableSpec
 from sensors.actions.tls import Tls, TlsSecrets
 from sensors.actions.values import reading_secrets
-from sensors.parameters import Parameter, ParameterError, Parameters, Payload
+from sensors.parameters import ParameterError, Parameters, Payload
 from sensors.patching import apply_parameters
 from sensors.secrets import Refreshed, Secret, SecretKeySelector
 from sensors.spec.base import Flaw, get
@@ -53,6 +53,7 @@ class CustomSpec(PatchableSpec):
     every call, as `idempotency-key`. Needs `kafka-eventbus[grpc]`."""
 
     patchable: ClassVar[tuple[str, ...]] = ("serverURL", "spec.*", "payload.*.src.value")
+    patches_itself: ClassVar[bool] = False
     needed: ClassVar[tuple[tuple[str, ...], ...]] = (("serverURL",),)
 
     serverURL: Annotated[Text, AfterValidator(_valid_server)] = ""
@@ -71,7 +72,7 @@ class CustomSpec(PatchableSpec):
     payload: Payload | None = None
     """What is sent along when the resource is executed; nothing without it."""
 
-    _of_trigger: tuple[Parameter, ...] = PrivateAttr(default=())
+    _patches: Parameters = PrivateAttr(default=())
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -79,15 +80,14 @@ class CustomSpec(PatchableSpec):
             if isinstance(data, Mapping) and get(data, field) and not get(data, "secure"):
                 yield Flaw((field,), f"`{field}` does nothing without TLS; write `secure: true`", about_key=True)
 
-    def patched_by(self, parameters: Sequence[Parameter]) -> Self:
-        """The trigger's parameters change this, its own the resource."""
-        copy = self.model_copy()
-        copy._of_trigger = tuple(parameters)  # noqa: SLF001 - ours
-        return copy
-
     @property
-    def of_trigger(self) -> tuple[Parameter, ...]:
-        return self._of_trigger
+    def patches(self) -> Parameters:
+        return self._patches
+
+    def patched_by(self, parameters: Parameters) -> Self:
+        copy = self.model_copy()
+        copy._patches = parameters  # noqa: SLF001 - its own
+        return copy
 
     def authorities(self) -> Secret | None:
         """Raises `ConfigError` when the secret is not there."""
@@ -104,7 +104,7 @@ class CustomAction:
 
     def __init__(self, spec: CustomSpec, _context: ActionContext) -> None:
         self._spec = spec
-        self._patch = Patch(spec, spec.of_trigger)
+        self._patch = Patch(spec)
         self._client: Refreshed[Secret | None, TriggerClient] = Refreshed(
             spec.authorities, self._new_client, lambda client: client.close()
         )

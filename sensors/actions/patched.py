@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from sensors.actions.base import ActionCall, ActionError
-from sensors.parameters import Parameter, ParameterError, Parameters, step_keys
+from sensors.parameters import ParameterError, Parameters, step_keys
 from sensors.patching import apply_parameters
 from sensors.spec.base import Flaw, SpecModel, entries, get
 from sensors.spec.messages import translate
@@ -20,6 +20,8 @@ class PatchableSpec(SpecModel):
     patchable: ClassVar[tuple[str, ...]] = ()
     """The destinations a parameter may have; `*` is any step. An event never chooses secrets, nor a template."""
 
+    patches_itself: ClassVar[bool] = True
+    """Whether `parameters` change these fields, and not something else that the action works with."""
     needed: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Fields that are optional only because a parameter may put them in; of each tuple one is enough."""
 
@@ -35,6 +37,15 @@ class PatchableSpec(SpecModel):
                 message = f"`dest` cannot be `{dest}`; what parameters can change is {known}"
                 yield Flaw(("parameters", index, "dest"), message)
 
+    @property
+    def patches(self) -> Parameters:
+        """The parameters that change this spec."""
+        return self.parameters
+
+    def patched_by(self, parameters: Parameters) -> Self:
+        """A copy that the trigger's own parameters change first; their `dest` is a field of this spec."""
+        return self.model_copy(update={"parameters": (*parameters, *self.parameters)})
+
     @classmethod
     def can_patch(cls, dest: str) -> bool:
         try:
@@ -42,10 +53,6 @@ class PatchableSpec(SpecModel):
         except ValueError:
             return True  # which is a mistake of its own
         return any(_fits(keys, pattern.split(".")) for pattern in cls.patchable)
-
-    def patched_by(self, parameters: Sequence[Parameter]) -> Self:
-        """The same with the parameters of its trigger, which come before its own."""
-        return self.model_copy(update={"parameters": (*parameters, *self.parameters)})
 
     def check_filled(self) -> None:
         """Raises `ParameterError` when the parameters have left something empty that is needed."""
@@ -71,11 +78,9 @@ Spec = TypeVar("Spec", bound=PatchableSpec)
 class Patch(Generic[Spec]):
     """Makes the spec of each call."""
 
-    def __init__(self, spec: Spec, parameters: Sequence[Parameter] | None = None) -> None:
-        """`parameters` where they are not those of the spec itself."""
+    def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self._parameters = spec.parameters if parameters is None else parameters
-        self._document = spec.model_dump(mode="json", exclude={"parameters"}) if self._parameters else None
+        self._document = spec.model_dump(mode="json", exclude={"parameters"}) if spec.patches else None
 
     def spec(self, call: ActionCall) -> Spec:
         """Raises `ActionError` when the events make something of it that no manifest could say."""
@@ -83,7 +88,7 @@ class Patch(Generic[Spec]):
             return self._spec
         model = type(self._spec)
         try:
-            spec = model.model_validate(apply_parameters(self._document, self._parameters, call.events))
+            spec = model.model_validate(apply_parameters(self._document, self._spec.patches, call.events))
             spec.check_filled()
         except ParameterError as error:
             reason = str(error)

@@ -86,7 +86,8 @@ def _unfilled(trigger: Any, kind: str) -> Iterator[Flaw]:
         return
     filled = {field for field, value in written.items() if value}
     filled |= {_first_step(parameter, f"{kind}.") for _, parameter in entries(trigger, "parameters")}
-    filled |= {_first_step(parameter, "") for _, parameter in entries(written, "parameters")}
+    if spec.patches_itself:
+        filled |= {_first_step(parameter, "") for _, parameter in entries(written, "parameters")}
     for fields in spec.needed:
         if filled.isdisjoint(fields):
             message = f"`{kind}` needs {_listed(fields, 'or')}: write it, or let a parameter put it in"

@@ -132,7 +132,7 @@ class Trigger(SpecModel):
         mine = [each for each in self.parameters if each.dest != "name"]
         if not mine or not isinstance(spec, PatchableSpec):
             return kind, spec
-        moved = [each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine]
+        moved = tuple(each.model_copy(update={"dest": each.dest.removeprefix(f"{kind}.")}) for each in mine)
         return kind, spec.patched_by(moved)
 
     @property

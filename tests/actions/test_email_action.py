@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import socket
+from asyncio.base_events import Server
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from email.policy import default
@@ -63,9 +64,10 @@ class Postbox:
         self._controller.stop()
 
 
-class _Controller(Controller):  # type: ignore[misc] # aiosmtpd has no types
+class _Controller(Controller):
     def _trigger_server(self) -> None:
         """Only a connection, no TLS: aiosmtpd's own would have to trust the certificate."""
+        assert isinstance(self.server, Server)
         self.port = self.server.sockets[0].getsockname()[1]
         socket.create_connection((self.hostname, self.port)).close()
 

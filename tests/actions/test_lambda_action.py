@@ -267,7 +267,10 @@ def test_a_call_that_is_not_answered_may_have_been_made(
 
 
 def test_a_connection_that_breaks_may_have_carried_it(raw_server: StartRaw, function: MakeLambda) -> None:
-    error = failure_of(function(raw_server(lambda connection: bool(read_request(connection)) and None).url))
+    def break_off(connection: socket.socket) -> None:
+        read_request(connection)
+
+    error = failure_of(function(raw_server(break_off).url))
     assert "Connection was closed before we received a valid response" in str(error)
     assert (error.retriable, error.sent) == (True, True)
 

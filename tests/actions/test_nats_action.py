@@ -219,11 +219,15 @@ def _port(server: RawServer) -> str:
     return server.url.removeprefix("http://").partition("/")[0]
 
 
+def _ignore(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
 def test_a_server_that_does_not_even_greet_got_nothing(
     raw_server: StartRaw, publisher: MakeNats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nats_client, "TIMEOUT_SECONDS", 0.3)
-    error = failure_of(publisher(_port(raw_server(lambda connection: bool(connection.recv(1)) and None))))
+    error = failure_of(publisher(_port(raw_server(_ignore))))
     assert str(error) == "no connection: no answer within 0.3 s"
     assert (error.retriable, error.sent) == (True, False)
 

@@ -74,7 +74,7 @@ def test_a_message_is_posted(slack: MakeSlack, http_server: HttpServer) -> None:
     assert request.headers["Authorization"] == f"Bearer {CANARY}"
     assert request.headers["Content-Type"] == "application/json; charset=utf-8"
     message = json.loads(request.body)
-    assert UUID(message.pop("client_msg_id"))
+    assert UUID(message.pop("client_msg_id")).version == 5
     assert message == {"channel": "general", "text": "hi"}
 
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventbus.errors import ConfigError
+from sensors.actions import ACTIONS
 from sensors.spec.loader import MAX_BYTES, load_manifest, load_manifests, load_text, make_manifest
 from sensors.spec.problems import MAX_SHOWN, ManifestError
 
@@ -57,6 +58,7 @@ def test_a_good_manifest_is_read() -> None:
 
 # --- one mistake, one message ---------------------------------------------------------------------------------------
 
+KINDS = sorted(f"`{kind}`" for kind, action in ACTIONS.items() if action.in_manifests)
 MISTAKES = {
     "misspelt field": (
         _with("eventName: order-paid", "evnetName: order-paid"),
@@ -183,8 +185,8 @@ MISTAKES = {
     ),
     "no action": (
         _with("        log: {}\n", ""),
-        """\
-        sensors.yaml:14:7: the trigger has no action; give it one of `awsLambda`, `custom`, `email`, `http`, `kafka`, `log`, `nats` or `slack`
+        f"""\
+        sensors.yaml:14:7: the trigger has no action; give it one of {", ".join(KINDS[:-1])} or {KINDS[-1]}
            14 |     - template:
               |       ^^^^^^^^
         """,
@@ -817,10 +819,10 @@ def test_the_mistakes_of_a_program_are_named_by_field() -> None:
     )
     with pytest.raises(ManifestError) as caught:
         make_manifest(data)
+    known = ", ".join(sorted([*KINDS, "`conditions`", "`name`"]))
     assert str(caught.value).splitlines() == [
         "spec.triggers[0].template.conditions: there is no dependency `oops`; known are `paid` (column 9)",
-        "spec.triggers[0].template.x: unknown field `x`; known are `awsLambda`, `conditions`, `custom`, `email`, "
-        "`http`, `kafka`, `log`, `name`, `nats`, `slack`",
+        f"spec.triggers[0].template.x: unknown field `x`; known are {known}",
         "spec.replicas: `replicas` must be a whole number, not true or false",
     ]
 
