@@ -104,8 +104,8 @@ class NatsPublisher:
                     TIMEOUT_SECONDS,
                 )
             except (errors.Error, OSError, TimeoutError, ValueError) as error:
-                await client.give_up()
                 reasons.append(self._connect_reason(client.failure or error))
+                await client.give_up()
             else:
                 return client
         message = reasons[-1]
