@@ -15,12 +15,16 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
-    HTTPClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
     ProxyConnectionError,
     ReadTimeoutError,
 )
 from botocore.loaders import create_loader
+from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
 from sensors.actions.base import ActionError
@@ -33,7 +37,15 @@ READ_SECONDS = 900
 _SESSION_NAME = "kafka-eventbus"
 _descriptions = create_loader()
 """Of AWS's services. To read them takes a second, and every session would do it again."""
-_NEVER_LEFT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+_NEVER_LEFT = (
+    EndpointConnectionError,
+    ConnectTimeoutError,
+    ProxyConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    ParamValidationError,
+)
 
 
 class LambdaClient:
@@ -64,7 +76,7 @@ class LambdaClient:
             result = answer["Payload"].read()
         except ClientError as error:
             raise self._refusal(error) from None
-        except BotoCoreError as error:
+        except (BotoCoreError, ResponseParserError) as error:
             raise self._broken(error) from None
         status = str(answer["StatusCode"])
         if "FunctionError" in answer:
@@ -87,14 +99,11 @@ class LambdaClient:
             status=str(status),
         )
 
-    def _broken(self, error: BotoCoreError) -> ActionError:
-        """What is no trouble with the connection is trouble with our credentials or the request: it never left."""
-        of_connection = isinstance(error, HTTPClientError)
-        sent = of_connection and not isinstance(error, _NEVER_LEFT)
+    def _broken(self, error: Exception) -> ActionError:
         reason = excerpt(str(error), self._secrets)
         if isinstance(error, ReadTimeoutError):
             reason = f"no answer within {READ_SECONDS} s"
-        return ActionError(f"AWS: {reason}", retriable=True, sent=sent)
+        return ActionError(f"AWS: {reason}", retriable=True, sent=not isinstance(error, _NEVER_LEFT))
 
 
 def _new_session() -> Session:

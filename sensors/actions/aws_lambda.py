@@ -102,9 +102,8 @@ class LambdaAction:
     def invoke(self, call: ActionCall) -> str:
         spec = self._patch.spec(call)
         payload = body_of(call, spec.payload)
-        with reading_secrets():
-            client = self._client.get()
-        return client.invoke(spec.functionName, spec.invocationType, payload, _client_context(call))
+        with reading_secrets(), self._client.lent() as client:
+            return client.invoke(spec.functionName, spec.invocationType, payload, _client_context(call))
 
     def close(self) -> None:
         self._client.close()

@@ -112,10 +112,8 @@ class CustomAction:
     def invoke(self, call: ActionCall) -> str:
         spec = self._patch.spec(call)
         payload = b"" if spec.payload is None else body_of(call, spec.payload)
-        with reading_secrets():
-            client = self._client.get()
         metadata = {"idempotency-key": call.id, **trace_of(call)}
-        with client.server(spec.serverURL, metadata) as server:
+        with reading_secrets(), self._client.lent() as client, client.server(spec.serverURL, metadata) as server:
             resource = server.fetch(yaml.safe_dump(dict(spec.spec), allow_unicode=True).encode())
             server.apply_policy(server.execute(self._with_parameters(resource, call), payload))
         return "OK"

@@ -133,9 +133,8 @@ class NatsAction:
     def invoke(self, call: ActionCall) -> str:
         spec = self._patch.spec(call)
         payload = body_of(call, spec.payload)
-        with reading_secrets():
-            publisher = self._publisher.get()
-        publisher.publish(spec.subject, payload, {"Nats-Msg-Id": call.id, **trace_of(call)})
+        with reading_secrets(), self._publisher.lent() as publisher:
+            publisher.publish(spec.subject, payload, {"Nats-Msg-Id": call.id, **trace_of(call)})
         return "published"
 
     def close(self) -> None:

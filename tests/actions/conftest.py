@@ -218,7 +218,9 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dic
 
     def write(value: str, key: str = "key") -> dict[str, str]:
         (tmp_path / "vault").mkdir(exist_ok=True)
-        (tmp_path / "vault" / key).write_text(value)
+        written = tmp_path / f"{key}-{threading.get_ident()}"
+        written.write_text(value)
+        written.replace(tmp_path / "vault" / key)  # all at once, as Kubernetes does it
         return {"name": "vault", "key": key}
 
     return write

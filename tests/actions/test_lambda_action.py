@@ -275,6 +275,16 @@ def test_a_connection_that_breaks_may_have_carried_it(raw_server: StartRaw, func
     assert (error.retriable, error.sent) == (True, True)
 
 
+def test_an_answer_that_is_cut_off_may_be_of_a_call_that_was_made(raw_server: StartRaw, function: MakeLambda) -> None:
+    def cut_off(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+
+    error = failure_of(function(raw_server(cut_off).url))
+    assert str(error).startswith("AWS: ")
+    assert (error.retriable, error.sent) == (True, True)
+
+
 # --- mistakes that the manifest's reader finds ----------------------------------------------------------------------
 
 

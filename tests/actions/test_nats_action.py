@@ -306,6 +306,21 @@ def test_a_name_and_a_password(start_nats: StartNats, publisher: MakeNats, secre
     assert action.invoke(make_call()) == "published"
 
 
+def test_a_secret_that_changes_disturbs_nobody(start_nats: StartNats, publisher: MakeNats, secret: MakeSecret) -> None:
+    server = start_nats("authorization {users: [{user: a, password: p}, {user: b, password: p}]}")
+    basic = {"username": secret("a", "user"), "password": secret("p", "password")}
+    action = publisher(server.url, auth={"basic": basic})
+
+    def publish(number: int) -> str:
+        if number % 10 == 0:
+            secret("ab"[number // 10 % 2], "user")
+        return action.invoke(make_call(id=f"a-{number}"))
+
+    with ThreadPoolExecutor(8) as workers:
+        outcomes = list(workers.map(publish, range(100)))
+    assert outcomes == ["published"] * 100
+
+
 def test_a_token(start_nats: StartNats, publisher: MakeNats, secret: MakeSecret) -> None:
     server = start_nats(f"authorization {{token: {CANARY}}}")
     assert publisher(server.url, auth={"token": secret(CANARY)}).invoke(make_call()) == "published"
