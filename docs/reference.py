@@ -74,6 +74,7 @@ _EVIDENT = {
     "spec.eventBusName": "The bus to read events from: the topic `{namespace}-{eventBusName}`.",
     "spec.replicas": "How many replicas you mean to run. Any number may run; they share the work.",
     "spec.triggers[].template.name": "The trigger's name. It is in records, logs and metrics.",
+    "spec.triggers[].template.email.from": "The sender: `jane@example.org` or `Jane <jane@example.org>`.",
     "spec.triggers[].template.http.url": "Where to send the request.",
     "spec.triggers[].template.http.method": "How to send it.",
     "spec.triggers[].template.http.headers": "Sent with every request, beside `Idempotency-Key` and the trace context.",
@@ -158,6 +159,8 @@ def _section_text(section: Section) -> str:
     if model.not_yet:
         refused = ", ".join(f"`{name}`" for name in sorted(model.not_yet))
         lines += ["", f"In argo-events, but not here yet: {refused}."]
+    if model.refused:
+        lines += ["", *(f"- {reason}." for _, reason in sorted(model.refused.items()))]
     return "\n".join(lines) + "\n"
 
 

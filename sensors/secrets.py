@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, ClassVar, Generic, NoReturn, TypeVar
@@ -48,6 +49,13 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret cannot be copied out of the process")
+
+
+def redacted(text: str, secrets: Iterable[Secret]) -> str:
+    """What somebody else has said, should they repeat a secret of ours."""
+    for secret in secrets:
+        text = text.replace(secret.reveal(), repr(secret)) if secret.reveal() else text
+    return text
 
 
 def _valid_name(text: str) -> str:
@@ -129,6 +137,14 @@ class ConfigMapKeySelector(KeySelector):
     prefix = "EVENTBUS_CONFIG_"
 
 
+class _Lease(Generic[Made]):
+    """Something, and how many use it right now."""
+
+    def __init__(self, made: Made) -> None:
+        self.made = made
+        self.users = 0
+
+
 class Refreshed(Generic[Key, Made]):
     """Something that is made of secrets, such as a client, and made anew when they change. Thread-safe."""
 
@@ -138,17 +154,34 @@ class Refreshed(Generic[Key, Made]):
         self._close = close
         self._lock = Lock()
         self._key = read()
-        self._made = make(self._key)
+        self._lease = _Lease(make(self._key))
 
     def get(self) -> Made:
-        """Raises `ConfigError` when a secret cannot be read."""
+        """For something that can be closed while it is in use. Raises `ConfigError` when a secret cannot be read."""
+        with self.lent() as made:
+            return made
+
+    @contextmanager
+    def lent(self) -> Iterator[Made]:
+        """It is closed when it is outdated and nobody uses it any more. Raises `ConfigError` as `get` does."""
         key = self._read()
         with self._lock:
-            if key == self._key:
-                return self._made
-            outdated, self._made, self._key = self._made, self._make(key), key
-        self._close(outdated)
-        return self._made
+            before = self._lease
+            if key != self._key:
+                self._lease, self._key = _Lease(self._make(key)), key
+            lease = self._lease
+            lease.users += 1
+            idle = before is not lease and before.users == 0
+        if idle:
+            self._close(before.made)
+        try:
+            yield lease.made
+        finally:
+            with self._lock:
+                lease.users -= 1
+                idle = lease is not self._lease and lease.users == 0
+            if idle:
+                self._close(lease.made)
 
     def close(self) -> None:
-        self._close(self._made)
+        self._close(self._lease.made)

@@ -1,17 +1,27 @@
-"""The actions a trigger can have. A new action is one file here and one line in `ACTIONS`."""
+"""The actions a trigger can have. A new action is one file here and one line in `ACTIONS`.
+
+Other packages add actions, too: see `sensors.actions.plugins`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from sensors.actions.argo_workflow import ArgoWorkflowAction, ArgoWorkflowSpec
+from sensors.actions.aws_lambda import LambdaAction, LambdaSpec
 from sensors.actions.base import Action, ActionContext, SpecModel, TransactionalAction
+from sensors.actions.custom import CustomAction, CustomSpec
+from sensors.actions.email import EmailAction, EmailSpec
 from sensors.actions.http import HttpAction, HttpSpec
 from sensors.actions.k8s import K8sAction, K8sSpec
 from sensors.actions.kafka import KafkaSpec, make_kafka_action
 from sensors.actions.log import LogAction, LogSpec
+from sensors.actions.nats import NatsAction, NatsSpec
+from sensors.actions.plugins import load_plugins
 from sensors.actions.python import PythonAction, PythonSpec
+from sensors.actions.slack import SlackAction, SlackSpec
 from sensors.spec.policy import PolicyKind
 
 
@@ -24,6 +34,23 @@ class ActionKind(NamedTuple):
     """False: only a program that uses the library can have it."""
     policy: PolicyKind | None = None
     """Which policy a trigger with this action may have; the action finds it in its context."""
+    extra: str | None = None
+    """What to install beside this package, as one of its extras."""
+    modules: tuple[str, ...] = ()
+    """The modules that this brings."""
+
+    def lacking(self) -> str | None:
+        """What has to be installed before the action can be used."""
+        if all(map(_is_installed, self.modules)):
+            return None
+        return f"this needs packages that are not installed: install `kafka-eventbus[{self.extra}]`"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
 
 
 ACTIONS: dict[str, ActionKind] = {
@@ -32,7 +59,26 @@ ACTIONS: dict[str, ActionKind] = {
     "log": ActionKind(LogSpec, LogAction),
     "k8s": ActionKind(K8sSpec, K8sAction, policy="k8s"),
     "argoWorkflow": ActionKind(ArgoWorkflowSpec, ArgoWorkflowAction, policy="k8s"),
+    "slack": ActionKind(SlackSpec, SlackAction),
+    "email": ActionKind(EmailSpec, EmailAction),
+    "nats": ActionKind(NatsSpec, NatsAction, extra="nats", modules=("nats", "nkeys")),
+    "awsLambda": ActionKind(LambdaSpec, LambdaAction, policy="status", extra="aws", modules=("botocore",)),
+    "custom": ActionKind(CustomSpec, CustomAction, extra="grpc", modules=("grpc", "google.protobuf")),
     "python": ActionKind(PythonSpec, PythonAction, in_manifests=False),
+}
+
+REFUSED: dict[str, str] = {
+    "azureEventHubs": "`azureEventHubs` is not supported; Event Hubs speaks Kafka: use `kafka` with `url` and `sasl`",
+    "azureServiceBus": "`azureServiceBus` is not supported; use `http` with Service Bus's REST API, or `custom`",
+    "openWhisk": "`openWhisk` is not supported; use `http`: every action of OpenWhisk has an address to POST to",
+    "pulsar": "`pulsar` is not supported; use `custom` with a server that writes to Pulsar",
+}
+"""Kinds of actions that cannot be had, and what to do about it."""
+
+_plugins, _broken = load_plugins(ACTIONS)
+REFUSED = {kind: why for kind, why in REFUSED.items() if kind not in _plugins} | _broken
+ACTIONS |= {
+    name: kind if isinstance(kind, ActionKind) else ActionKind(kind.spec, kind.make) for name, kind in _plugins.items()
 }
 
 

@@ -17,7 +17,8 @@ from eventbus.errors import ConfigError
 from sensors.actions.addresses import AddressGuard
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.body import JSON, body_of, trace_of
-from sensors.actions.patched import Patch, PatchableSpec
+from sensors.actions.patched import Patch, PatchableSpec, keep_secrets
+from sensors.actions.replies import excerpt
 from sensors.actions.tls import Tls, TlsSecrets
 from sensors.actions.values import SecureHeader
 from sensors.parameters import ParameterError, Parameters, Payload, as_text, resolved
@@ -28,7 +29,6 @@ from sensors.spec.fields import CountFromOne, StringMap, Text
 if TYPE_CHECKING:
     from sensors.actions.http_client import Answer, HttpClient
 
-MAX_EXCERPT = 200
 _RETRIABLE = frozenset((408, 425, 429))
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -183,9 +183,8 @@ class HttpAction:
 
     def invoke(self, call: ActionCall) -> str:
         spec = self._patch.spec(call)
-        if spec.has_secrets and spec.origin != self._spec.origin:
-            message = f"the parameters lead to {spec.origin[1]}, which must not get the secrets of the trigger"
-            raise ActionError(message, retriable=False, sent=False)
+        if spec.has_secrets:
+            keep_secrets(self._spec.origin, spec.origin)
         body = None if spec.payload is None and spec.method in _WITHOUT_BODY else body_of(call, spec.payload)
         headers = {**_headers(spec, call), "Idempotency-Key": call.id, **trace_of(call)}
         try:
@@ -216,9 +215,9 @@ class HttpAction:
         retriable = answer.status in _RETRIABLE or answer.status >= 500
         redirect = "; redirects are not followed" if 300 <= answer.status < 400 else ""
         refused = ", which the policy does not allow" if 200 <= answer.status < 300 else ""
-        excerpt = _excerpt(answer.body)
+        said = excerpt(answer.body)
         return ActionError(
-            f"the server answered {_status_text(answer.status)}{redirect}{refused}{f': {excerpt}' if excerpt else ''}",
+            f"the server answered {_status_text(answer.status)}{redirect}{refused}{f': {said}' if said else ''}",
             retriable=retriable,
             sent=True,
             status=str(answer.status),
@@ -271,8 +270,3 @@ def _status_text(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
-
-
-def _excerpt(body: bytes) -> str:
-    text = body[: 4 * MAX_EXCERPT].decode(errors="replace")
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())[:MAX_EXCERPT]

@@ -16,7 +16,6 @@ import io
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from http.client import HTTPResponse as PlainResponse
@@ -36,6 +35,7 @@ from urllib3.exceptions import (
 
 from sensors.actions.addresses import AddressGuard
 from sensors.actions.base import ActionError
+from sensors.actions.deadline import DeadlineReader
 
 MAX_BODY = 64 * 1024
 _CONNECTIONS_KEPT = 64
@@ -133,35 +133,10 @@ class _Progress(threading.local):
 _progress = _Progress()
 
 
-class _DeadlineReader(io.RawIOBase):
-    """Reads from a socket until one deadline, however many reads that takes."""
-
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
-        self._raw = raw
-        self._socket = sock
-        timeout = sock.gettimeout()
-        self._deadline = None if timeout is None else time.monotonic() + timeout
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        if self._deadline is not None:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("timed out")
-            self._socket.settimeout(left)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
 class _DeadlineResponse(PlainResponse):
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        self.fp: Any = io.BufferedReader(_DeadlineReader(self.fp.detach(), sock))
+        self.fp: Any = io.BufferedReader(DeadlineReader(self.fp.detach(), sock))
 
 
 class _HttpConnection(HTTPConnection):

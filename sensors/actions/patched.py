@@ -21,6 +21,11 @@ class PatchableSpec(SpecModel):
     """The destinations a parameter may have; `*` is any step, `**` any steps. An event never chooses secrets, nor a
     template."""
 
+    patches_itself: ClassVar[bool] = True
+    """Whether `parameters` change these fields, and not something else that the action works with."""
+    needed: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Fields that are optional only because a parameter may put them in; of each tuple one is enough."""
+
     parameters: Parameters = Field(default=())
     """Values of events that are put into these fields before every call."""
 
@@ -54,11 +59,24 @@ class PatchableSpec(SpecModel):
             return True  # which is a mistake of its own
         return any(_fits(keys, pattern.split(".")) for pattern in cls.patchable)
 
+    def check_filled(self) -> None:
+        """Raises `ParameterError` when the parameters have left something empty that is needed."""
+        for fields in self.needed:
+            if not any(getattr(self, field) for field in fields):
+                raise ParameterError(f"{' and '.join(f'`{field}`' for field in fields)} would be empty")
+
 
 def _fits(keys: Sequence[str], pattern: Sequence[str]) -> bool:
     if pattern[-1] == "**":
         return len(keys) >= len(pattern) and _fits(keys[: len(pattern) - 1], pattern[:-1])
     return len(keys) == len(pattern) and all(want in ("*", key) for key, want in zip(keys, pattern, strict=True))
+
+
+def keep_secrets(meant: tuple[str, str], led_to: tuple[str, str]) -> None:
+    """Parameters must not send the trigger's secrets elsewhere. A place is a protocol and an address."""
+    if led_to != meant:
+        message = f"the parameters lead to {led_to[1]}, which must not get the secrets of the trigger"
+        raise ActionError(message, retriable=False, sent=False)
 
 
 Spec = TypeVar("Spec", bound=PatchableSpec)
@@ -77,9 +95,12 @@ class Patch(Generic[Spec]):
             return self._spec
         model = type(self._spec)
         try:
-            return model.model_validate(apply_parameters(self._document, self._spec.patches, call.events))
+            spec = model.model_validate(apply_parameters(self._document, self._spec.patches, call.events))
+            spec.check_filled()
         except ParameterError as error:
             reason = str(error)
         except ValidationError as error:
             reason = "; ".join(flaw.message for flaw in translate(error, model, lambda _: None))
+        else:
+            return spec
         raise ActionError(f"the parameters cannot be applied: {reason}", retriable=False, sent=False)

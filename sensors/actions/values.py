@@ -1,13 +1,25 @@
-"""Values of headers that are kept in secrets and config maps."""
+"""Values that are kept in secrets and config maps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from eventbus.errors import ConfigError
+from sensors.actions.base import ActionError
 from sensors.secrets import ConfigMapKeySelector, Secret, SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import Text
+
+
+@contextmanager
+def reading_secrets() -> Iterator[None]:
+    """A secret that is not there fails the attempt, and may come back."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ActionError(str(error), retriable=True, sent=False) from None
 
 
 class ValueFrom(SpecModel):

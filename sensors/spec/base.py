@@ -51,6 +51,8 @@ class SpecModel(BaseModel):
 
     not_yet: ClassVar[frozenset[str]] = frozenset()
     """Fields that argo-events has here and we refuse, so that nobody relies on something that does nothing."""
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Fields that are known, but not possible here, each with a sentence that says why and what to do."""
     hidden: ClassVar[frozenset[str]] = frozenset()
     """Fields that nobody writes by hand, and that are therefore never suggested."""
 

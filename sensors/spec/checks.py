@@ -7,6 +7,7 @@ not cause complaints about another. `spec_warnings` looks at a manifest that is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from sensors.spec.models import SensorSpec, TriggerBase
 
 
-def template_flaws(template: Any, not_yet: Collection[str]) -> Iterator[Flaw]:
-    """A trigger has exactly one action."""
+def template_flaws(template: Any, not_yet: AbstractSet[str]) -> Iterator[Flaw]:
+    """A trigger has exactly one action, and what that needs is installed."""
     given = [kind for kind in ACTIONS if get(template, kind) is not None]
     if len(given) > 1:
         both = _listed(given, "and")
         yield Flaw((given[1],), f"a trigger has exactly one action, and this one has {both}", about_key=True)
+    for kind in given:
+        lacking = ACTIONS[kind].lacking()
+        if lacking is not None:
+            yield Flaw((kind,), lacking, about_key=True)
     if given or not isinstance(template, Mapping) or not_yet & template.keys():
         return
     known = sorted(kind for kind, action in ACTIONS.items() if action.in_manifests)
@@ -73,6 +78,27 @@ def trigger_flaws(trigger: Any) -> Iterator[Flaw]:
         elif not dest.startswith(f"{kind}.") or not spec.can_patch(dest.removeprefix(f"{kind}.")):
             known = ", ".join(f"`{kind}.{each}`" for each in spec.patchable)
             yield Flaw(path, f"`dest` cannot be `{dest}`; what parameters can change is {known}")
+    if kind is not None:
+        yield from _unfilled(trigger, kind)
+
+
+def _unfilled(trigger: Any, kind: str) -> Iterator[Flaw]:
+    """What the action cannot do without is written, or put in by a parameter."""
+    spec, written = ACTIONS[kind].spec, get(trigger, "template", kind)
+    if not issubclass(spec, PatchableSpec) or not isinstance(written, Mapping):
+        return
+    filled = {field for field, value in written.items() if value}
+    filled |= {_first_step(parameter, f"{kind}.") for _, parameter in entries(trigger, "parameters")}
+    if spec.patches_itself:
+        filled |= {_first_step(parameter, "") for _, parameter in entries(written, "parameters")}
+    for fields in spec.needed:
+        if filled.isdisjoint(fields):
+            message = f"`{kind}` needs {_listed(fields, 'or')}: write it, or let a parameter put it in"
+            yield Flaw(("template", kind), message, about_key=True)
+
+
+def _first_step(parameter: Any, prefix: str) -> str:
+    return str(get(parameter, "dest")).removeprefix(prefix).partition(".")[0]
 
 
 def policy_flaws(trigger: Any) -> Iterator[Flaw]:

@@ -92,6 +92,8 @@ def _unknown_field(path: Path, model: type[SpecModel]) -> str:
     owner = _model_at(model, path[:-1])
     if name in owner.not_yet:
         return f"`{name}` is not supported yet"
+    if name in owner.refused:
+        return owner.refused[name]
     return f"unknown field `{name}`; {suggest(name, owner.model_fields.keys() - owner.hidden)}"
 
 

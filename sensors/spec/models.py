@@ -16,7 +16,7 @@ import msgspec
 from pydantic import Field, PrivateAttr, StrictInt, create_model, model_validator
 
 from eventbus.names import BusName, SensorName
-from sensors.actions import ACTIONS
+from sensors.actions import ACTIONS, REFUSED
 from sensors.actions.patched import PatchableSpec
 from sensors.conditions import Condition, parse
 from sensors.filters.spec import Filters, Operator, Transform
@@ -60,9 +60,7 @@ class RetryStrategy(Backoff):
 class TriggerTemplateBase(JoinSpec):
     """What every trigger has, whatever its action."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(
-        {"awsLambda", "custom", "nats", "slack", "openWhisk", "azureEventHubs", "azureServiceBus", "pulsar", "email"}
-    )
+    refused: ClassVar[Mapping[str, str]] = REFUSED
     hidden: ClassVar[frozenset[str]] = frozenset(
         {"policy", *(kind for kind, action in ACTIONS.items() if not action.in_manifests)}
     )
@@ -72,7 +70,7 @@ class TriggerTemplateBase(JoinSpec):
 
     @classmethod
     def flaws(cls, data: Any) -> Iterable[Flaw]:
-        return chain(template_flaws(data, cls.not_yet), join_flaws(data))
+        return chain(template_flaws(data, cls.not_yet | cls.refused.keys()), join_flaws(data))
 
     @property
     def action(self) -> tuple[str, SpecModel]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from eventbus.events import Event
-from sensors.actions.base import ActionCall, ActionContext
+from sensors.actions.base import Action, ActionCall, ActionContext, ActionError
 
 CONTEXT = ActionContext(sensor="orders", namespace="shop", bootstrap_servers="bus:9092", partitions={"out": 8})
 
@@ -209,3 +209,34 @@ def start_https() -> Iterator[Callable[[ssl.SSLContext], HttpServer]]:
 @pytest.fixture
 def https_server(certificate: Certificate, start_https: Callable[[ssl.SSLContext], HttpServer]) -> HttpServer:
     return start_https(certificate.server_context())
+
+
+@pytest.fixture
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
+    """Writes a secret where mounted ones are, and returns what a manifest says to refer to it."""
+    monkeypatch.setenv("EVENTBUS_SECRETS_DIR", str(tmp_path))
+
+    def write(value: str, key: str = "key") -> dict[str, str]:
+        (tmp_path / "vault").mkdir(exist_ok=True)
+        written = tmp_path / f"{key}-{threading.get_ident()}"
+        written.write_text(value)
+        written.replace(tmp_path / "vault" / key)  # all at once, as Kubernetes does it
+        return {"name": "vault", "key": key}
+
+    return write
+
+
+def parameter(dest: str, path: str = "total", **source: Any) -> dict[str, Any]:
+    return {"src": {"dependencyName": "paid", "dataKey": path, **source}, "dest": dest}
+
+
+def failure_of(action: Action, **call: Any) -> ActionError:
+    with pytest.raises(ActionError) as caught:
+        action.invoke(make_call(**call))
+    return caught.value
+
+
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

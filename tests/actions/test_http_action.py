@@ -22,8 +22,9 @@ from eventbus.errors import ConfigError
 from eventbus.events import Event
 from sensors.actions import make_action
 from sensors.actions.base import ActionError
+from sensors.actions.deadline import DeadlineReader
 from sensors.actions.http import HttpAction, HttpSpec
-from sensors.actions.http_client import MAX_BODY, _DeadlineReader
+from sensors.actions.http_client import MAX_BODY
 from sensors.spec.policy import Policy
 from tests.actions.conftest import CONTEXT, Certificate, HttpServer, RawServer, Reply, make_call, read_request
 
@@ -278,7 +279,7 @@ def test_the_time_left_shrinks_with_every_read() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(100)
-        reader = _DeadlineReader(ours.makefile("rb", buffering=0), ours)
+        reader = DeadlineReader(ours.makefile("rb", buffering=0), ours)
         theirs.sendall(b"x")
         assert reader.read(1) == b"x"
         left = ours.gettimeout()
@@ -291,7 +292,7 @@ def test_nothing_is_read_after_the_deadline() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(1e-9)
-        reader = _DeadlineReader(ours.makefile("rb", buffering=0), ours)
+        reader = DeadlineReader(ours.makefile("rb", buffering=0), ours)
         theirs.sendall(b"x")
         with pytest.raises(TimeoutError):
             reader.read(1)

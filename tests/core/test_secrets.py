@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from eventbus.errors import ConfigError
-from sensors.secrets import MAX_BYTES, ConfigMapKeySelector, Refreshed, Secret, SecretKeySelector
+from sensors.secrets import MAX_BYTES, ConfigMapKeySelector, Refreshed, Secret, SecretKeySelector, redacted
 
 CANARY = "canary-4711"
 SELECTOR = SecretKeySelector(name="db-login", key="user.name")
@@ -101,3 +101,22 @@ def test_something_made_of_secrets_is_made_anew_when_they_change(secrets_dir: Pa
     assert (made.get(), closed) == ("two", ["one"])
     made.close()
     assert closed == ["one", "two"]
+
+
+def test_what_is_outdated_is_closed_when_nobody_uses_it_any_more(secrets_dir: Path) -> None:
+    closed: list[str] = []
+    _mount(secrets_dir, b"one")
+    made = Refreshed(SELECTOR.read, lambda secret: secret.reveal(), closed.append)
+    with made.lent() as first, made.lent() as again:
+        assert (first, again) == ("one", "one")
+        _mount(secrets_dir, b"two")
+        with made.lent() as second:
+            assert (second, closed) == ("two", [])
+        assert closed == []
+    assert closed == ["one"]
+    made.close()
+    assert closed == ["one", "two"]
+
+
+def test_a_secret_that_somebody_repeats_is_not_shown() -> None:
+    assert redacted(f"{CANARY}, {CANARY}!", [Secret(CANARY), Secret("")]) == "<secret>, <secret>!"

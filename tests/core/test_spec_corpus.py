@@ -23,6 +23,9 @@ LOADS = {
     "sensors_filter-with-expressions.yaml",
     "sensors_filter-with-multiple-expr-filters-in-or.yaml",
     "sensors_filter-with-multiple-filters-mixed.yaml",
+    "sensors_custom-trigger.yaml",
+    "sensors_email-trigger.yaml",
+    "sensors_trigger-nats-messages.yaml",
 }
 
 pytestmark = pytest.mark.skipif(not SENSORS, reason="the corpus ../shared/corpus is not there")

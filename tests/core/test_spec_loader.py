@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventbus.errors import ConfigError
+from sensors.actions import ACTIONS
 from sensors.spec.loader import MAX_BYTES, load_manifest, load_manifests, load_text, make_manifest
 from sensors.spec.models import TriggerTemplate
 from sensors.spec.problems import MAX_SHOWN, ManifestError
@@ -59,6 +60,7 @@ def test_a_good_manifest_is_read() -> None:
 
 # --- one mistake, one message ---------------------------------------------------------------------------------------
 
+KINDS = sorted(f"`{kind}`" for kind, action in ACTIONS.items() if action.in_manifests)
 MISTAKES = {
     "misspelt field": (
         _with("eventName: order-paid", "evnetName: order-paid"),
@@ -201,11 +203,19 @@ MISTAKES = {
               |     ^^^^^^^^^^
         """,
     ),
-    "an action argo-events has and we do not, yet": (
-        _with("        log: {}", "        slack: {channel: general}"),
+    "an action argo-events has and we do not": (
+        _with("        log: {}", "        pulsar: {topic: orders}"),
         """\
-        sensors.yaml:17:9: `slack` is not supported yet
-           17 |         slack: {channel: general}
+        sensors.yaml:17:9: `pulsar` is not supported; use `custom` with a server that writes to Pulsar
+           17 |         pulsar: {topic: orders}
+              |         ^^^^^^
+        """,
+    ),
+    "an action that cannot do without something": (
+        _with("        log: {}", "        slack: {slackToken: {name: a, key: b}, channel: general}"),
+        """\
+        sensors.yaml:17:9: `slack` needs `message`, `attachments` or `blocks`: write it, or let a parameter put it in
+           17 |         slack: {slackToken: {name: a, key: b}, channel: general}
               |         ^^^^^
         """,
     ),
@@ -291,8 +301,8 @@ MISTAKES = {
     ),
     "no action": (
         _with("        log: {}\n", ""),
-        """\
-        sensors.yaml:14:7: the trigger has no action; give it one of `argoWorkflow`, `http`, `k8s`, `kafka` or `log`
+        f"""\
+        sensors.yaml:14:7: the trigger has no action; give it one of {", ".join(KINDS[:-1])} or {KINDS[-1]}
            14 |     - template:
               |       ^^^^^^^^
         """,
