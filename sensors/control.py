@@ -38,10 +38,6 @@ def _flush(name: SensorName, topology: Topology, trigger: str, key: str, *, fire
     return Output(name.topic(Kind.TRIGGER), partition, place, None, [(FLUSH_HEADER, encode_fact(fact))])
 
 
-ALL = ""
-"""Stands for all triggers of a sensor."""
-
-
 def pause(cluster: Cluster, name: SensorName, trigger: str, clock: Clock) -> None:
     """Let a trigger do nothing for now. Its actions are kept in the dead-letter topic until it is resumed."""
     write(cluster, name, [_paused(name, trigger, Paused(version=VERSION, at=clock.now_ms()))])

@@ -21,6 +21,11 @@ def dlq_name(trigger: str) -> str:
     return f"{trigger}{_SUFFIX}"
 
 
+def parent_of(trigger: str) -> str:
+    """The trigger whose failures this one is about; any other is its own."""
+    return trigger.removesuffix(_SUFFIX)
+
+
 def dlq_action(record: Record, fact: ActionFact, failure: Failure, replica: str) -> Output:
     """The action of a `dlqTrigger`: the same events, in the same partition, and why the action was given up."""
     trigger = dlq_name(fact.trigger)
@@ -36,7 +41,7 @@ def with_failure(fact: ActionFact, events: Mapping[str, Event]) -> Mapping[str, 
     failure = fact.failure
     data = {
         "action": failure.action,
-        "trigger": fact.trigger.removesuffix(_SUFFIX),
+        "trigger": parent_of(fact.trigger),
         "error": failure.error,
         "status": failure.status,
         "attempts": failure.attempts,

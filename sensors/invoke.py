@@ -29,16 +29,17 @@ from itertools import count
 import msgspec
 
 from eventbus.errors import FormatError, NewerFormatError
-from eventbus.formats import action_fact
+from eventbus.formats import ActionFact, action_fact
 from eventbus.metadata import InvokeCommit
 from eventbus.names import Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.actions.base import ActionError
-from sensors.deadletters import INVALID_RECORD, SPEC_CHANGED, DeadLetters
+from sensors.deadletters import INVALID_RECORD, PAUSED, SPEC_CHANGED, DeadLetters
 from sensors.ledger import Ledger
 from sensors.outcomes import FAILED, LOST, RELEASED, SUCCEEDED, TAKEN, Outcomes
 from sensors.pace import Pace
+from sensors.pauses import withholds
 from sensors.plan import SensorPlan
 from sensors.tasks import Delivery, Lane, State, Task, TaskPartition
 
@@ -88,6 +89,7 @@ class Invoker:
         self._heads_taken = 0
         self._ahead_taken = 0
         self._sequence = count()
+        self._paused: frozenset[str] = frozenset()
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
@@ -191,6 +193,9 @@ class Invoker:
             )
             home.ledger.finish(record.offset)
             return
+        if withholds(self._paused, record, fact):
+            self._withhold(home, record, fact)
+            return
         key = record.key or b""
         lane = home.lanes.get(key)
         if lane is None:
@@ -200,6 +205,37 @@ class Invoker:
             self._advance(lane)
         elif delivery.marked_first:
             self._takers[lane] = None
+
+    # --- pauses -----------------------------------------------------------------------------------------------------
+
+    def pause(self, triggers: frozenset[str]) -> None:
+        """Begin nothing more of these triggers, but for the head of each lane, which may have been begun."""
+        if triggers == self._paused:
+            return
+        self._paused = triggers
+        for home in self._partitions.values():
+            for lane in list(home.lanes.values()):
+                self._withhold_rest(home, lane)
+
+    def _withhold_rest(self, home: TaskPartition, lane: Lane) -> None:
+        tasks = list(lane.tasks)
+        kept = max(lane.taken, 1)
+        withheld = [task for task in tasks[kept:] if withholds(self._paused, task.record, task.fact)]
+        if not withheld:
+            return
+        for task in withheld:
+            self._withhold(home, task.record, task.fact)
+        lane.tasks = deque(task for task in tasks if task not in withheld)
+        if len(lane.tasks) == lane.taken:
+            self._takers.pop(lane, None)
+
+    def _withhold(self, home: TaskPartition, record: Record, fact: ActionFact) -> None:
+        detail = f"the trigger `{fact.trigger}` is paused: `eventbus resume` drives its actions back"
+        home.outputs.append(self._dead_letters.of(record, PAUSED, detail, trigger=fact.trigger, action=fact.id))
+        home.ledger.finish(record.offset)
+        home.changed = True
+
+    # --- lanes ------------------------------------------------------------------------------------------------------
 
     def _advance(self, lane: Lane) -> None:
         """The lane has a new head: see to it that its turn comes."""

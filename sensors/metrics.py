@@ -44,6 +44,7 @@ class SensorMetrics:
         self.since_commit = self._gauge(
             "seconds_since_commit_with_lag", "Time since the last commit while there is lag; 0 without lag", stage
         )
+        self.paused = self._gauge("paused", "1 for a paused trigger; without a name, for all of them", trigger)
         self.held = self._gauge("held_events", "Events that wait for others", trigger)
         self.held_age = self._gauge("held_age_seconds", "Age of the oldest event that waits for others", trigger)
 
@@ -69,6 +70,11 @@ class SensorMetrics:
 
     def count_unused(self, trigger: str, reason: str, count: int) -> None:
         self.unused.labels(str(self.name), trigger, reason).inc(count)
+
+    def show_paused(self, *, ended: Iterable[str], begun: Iterable[str]) -> None:
+        for triggers, value in ((ended, 0), (begun, 1)):
+            for trigger in triggers:
+                self.paused.labels(str(self.name), trigger).set(value)
 
     def watch_held(self, triggers: Iterable[str], held_since: Callable[[str], Sequence[int]]) -> None:
         """`held_since` tells when each event that a trigger holds was appended. It is asked by every reader."""

@@ -27,14 +27,19 @@ from eventbus.errors import (
     RetriableError,
     UnproducibleError,
 )
-from eventbus.formats import DLQ_HEADER, VERSION, DeadLetter, dead_letter, header
+from eventbus.formats import (
+    DLQ_HEADER,
+    REDRIVE_MARK_HEADER,
+    REDRIVEN_HEADER,
+    VERSION,
+    DeadLetter,
+    dead_letter,
+    header,
+)
 from eventbus.names import Kind, SensorName
 from eventbus.ports import Clock, Cluster, Output, Reader, Record, TransactionalProducer
 from sensors.deadletters import UNPRODUCIBLE
 
-COUNT_HEADER = "eb_redriven"
-"""On a record that was driven back: how often."""
-MARK_HEADER = "eb_redriven_mark"
 _CHUNK_RECORDS = 500
 _CHUNK_BYTES = 16 << 20
 _READ_RECORDS = 500
@@ -102,7 +107,7 @@ def read_letters(cluster: Cluster, name: SensorName, selection: Selection, clock
             everything = range(first, end)
             marks = _marks(_records(reader, topic, partition, everything, clock))
             for record in _records(reader, topic, partition, everything, clock):
-                if header(record.headers, MARK_HEADER) is None:
+                if header(record.headers, REDRIVE_MARK_HEADER) is None:
                     letter = _letter(record, marks.get(record.offset))
                     if selection.wants(letter):
                         yield letter
@@ -143,24 +148,26 @@ def redrive(cluster: Cluster, name: SensorName, selection: Selection, clock: Clo
 
 def original(fact: DeadLetter, record: Record) -> Output:
     """The record as it was before it became a dead letter, with a note of how often it has been driven back."""
-    before = header(record.headers, COUNT_HEADER) or b""
+    before = header(record.headers, REDRIVEN_HEADER) or b""
     count = int(before) + 1 if before.isdigit() else 1
-    headers = [(key, value) for key, value in record.headers if key not in (DLQ_HEADER, COUNT_HEADER)]
-    return Output(fact.topic, fact.partition, record.key, record.value, [*headers, (COUNT_HEADER, str(count).encode())])
+    headers = [(key, value) for key, value in record.headers if key not in (DLQ_HEADER, REDRIVEN_HEADER)]
+    return Output(
+        fact.topic, fact.partition, record.key, record.value, [*headers, (REDRIVEN_HEADER, str(count).encode())]
+    )
 
 
 def mark(record: Record, now_ms: int) -> Output:
     """The note that a dead letter was driven back."""
     fact = RedriveMark(version=VERSION, partition=record.partition, offset=record.offset, at=now_ms)
     key = msgspec.json.encode(("redriven", record.partition, record.offset))
-    return Output(record.topic, record.partition, key, None, [(MARK_HEADER, msgspec.json.encode(fact))])
+    return Output(record.topic, record.partition, key, None, [(REDRIVE_MARK_HEADER, msgspec.json.encode(fact))])
 
 
 def decode_mark(record: Record) -> RedriveMark:
-    """The mark in a record that has a `MARK_HEADER`. Raises `FormatError`."""
+    """The mark in a record that has a `REDRIVE_MARK_HEADER`. Raises `FormatError`."""
     where = f"{record.topic}[{record.partition}]@{record.offset}"
     try:
-        fact = msgspec.json.decode(header(record.headers, MARK_HEADER) or b"", type=RedriveMark)
+        fact = msgspec.json.decode(header(record.headers, REDRIVE_MARK_HEADER) or b"", type=RedriveMark)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FormatError(f"{where}: not a redrive mark: {error}") from None
     if fact.version != VERSION:
@@ -220,7 +227,7 @@ def _chunks(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
 
 def _marks(records: Iterable[Record]) -> dict[int, int]:
     """When which offset of the partition was driven back."""
-    marks = (decode_mark(record) for record in records if header(record.headers, MARK_HEADER) is not None)
+    marks = (decode_mark(record) for record in records if header(record.headers, REDRIVE_MARK_HEADER) is not None)
     return {mark.offset: mark.at for mark in marks}
 
 

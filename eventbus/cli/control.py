@@ -51,11 +51,12 @@ def pause(
     from eventbus.clock import SystemClock
     from eventbus.names import BusName
     from sensors import control
+    from sensors.pauses import ALL
 
     name = _named(sensor, BusName(namespace, bus), trigger)
     with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
         existing_topology(home.cluster, name)
-        control.pause(home.cluster, name, trigger or control.ALL, SystemClock())
+        control.pause(home.cluster, name, trigger or ALL, SystemClock())
     say(f"paused {trigger or 'all triggers'} of {name}")
 
 
@@ -76,12 +77,13 @@ def resume(
     from eventbus.clock import SystemClock
     from eventbus.names import BusName
     from sensors import control
+    from sensors.pauses import ALL
 
     name = _named(sensor, BusName(namespace, bus), trigger)
     driven = 0
     with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
         existing_topology(home.cluster, name)
-        for outcome in control.resume(home.cluster, name, trigger or control.ALL, SystemClock()):
+        for outcome in control.resume(home.cluster, name, trigger or ALL, SystemClock()):
             driven += outcome.refused is None
             if outcome.refused is not None:
                 warn("dead letter {}:{} stays: {}".format(*outcome.letter.place, outcome.refused))

@@ -13,12 +13,12 @@ from eventbus.cli.printing import Styled, when
 from eventbus.cloudevents import from_json, from_kafka, to_json
 from eventbus.errors import EventBusError
 from eventbus.events import Event
-from eventbus.formats import action_fact, dead_letter, header, invocation, trigger_fact
+from eventbus.formats import REDRIVE_MARK_HEADER, action_fact, dead_letter, header, invocation, trigger_fact
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Record
 from sensors.actionrecords import events_by_dependency
 from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, SUCCEEDED
-from sensors.redrive import MARK_HEADER, decode_mark
+from sensors.redrive import decode_mark
 
 _DATA_SHOWN = 160
 _STYLES = {SUCCEEDED: "green", FAILED: "yellow", DEAD_LETTERED: "red", LOST: "red"}
@@ -119,7 +119,7 @@ def _invocation(record: Record) -> Shown:
 
 
 def _dead_letter(record: Record) -> Shown:
-    if header(record.headers, MARK_HEADER) is not None:
+    if header(record.headers, REDRIVE_MARK_HEADER) is not None:
         mark = decode_mark(record)
         line: list[Styled] = [("redriven", "green"), (f"{mark.partition}:{mark.offset}", "")]
         return Shown(line, {"redriven": mark})

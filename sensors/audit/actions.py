@@ -30,6 +30,7 @@ from sensors.deadletters import (
     FLUSHED,
     INVALID_EVENT,
     NO_KEY,
+    PAUSED,
     SPEC_CHANGED,
     TRANSFORM_FAILED,
     UNPRODUCIBLE,
@@ -59,14 +60,18 @@ class Letters(msgspec.Struct, frozen=True):
     """Actions that the log would not take."""
     actions: set[str]
     """Actions that were given up."""
+    withheld: Counter[str]
+    """Actions that wait for the end of a pause, or did."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Letters:
-        letters = cls(Counter(), Counter(), Counter(), Counter(), Counter(), set(), set())
+        letters = cls(Counter(), Counter(), Counter(), Counter(), Counter(), set(), set(), Counter())
         by_place = {INVALID_EVENT: letters.invalid, TRANSFORM_FAILED: letters.untransformed}
         for record in records:
             letter = dead_letter(record)
-            if letter.action is not None:
+            if letter.action is not None and letter.reason == PAUSED:
+                letters.withheld[letter.action] += 1
+            elif letter.action is not None:
                 letters.actions.add(letter.action)
             elif letter.reason in by_place:
                 by_place[letter.reason][_place(letter)] += 1
@@ -79,6 +84,11 @@ class Letters(msgspec.Struct, frozen=True):
             elif letter.reason == UNPRODUCIBLE and header(record.headers, ACTION_HEADER):
                 letters.unproducible.add(action_fact(record).id)
         return letters
+
+    def buried(self, actions: Iterable[Record]) -> set[str]:
+        """The actions that are in the dead letters for good, or still wait there for the end of a pause."""
+        written = Counter(action_fact(record).id for record in actions) if self.withheld else Counter()
+        return self.actions | {action for action, count in self.withheld.items() if count >= written[action]}
 
 
 def _place(letter: DeadLetter) -> str:

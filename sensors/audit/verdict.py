@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from eventbus.formats import invocation
+from eventbus.formats import REDRIVE_MARK_HEADER, REDRIVEN_HEADER, header, invocation
 from eventbus.names import Stage
 from eventbus.ports import Record
 from sensors.audit.actions import Held, Letters, check_balance, check_sequence, check_trigger_records, check_uses
@@ -73,31 +73,33 @@ def judge(evidence: Evidence) -> Verdict:
     name = next(iter(evidence.plans.values())).name
     topic = name.event_topic
     reference = _reference(evidence)
-    letters = Letters.of(evidence.letters)
+    dead = [record for record in evidence.letters if header(record.headers, REDRIVE_MARK_HEADER) is None]
+    letters = Letters.of(dead)
     notes = [invocation(record) for record in evidence.invocations]
     invocations = check_invocations(
         topic,
         evidence.actions,
         notes,
-        buried=letters.actions,
+        buried=letters.buried(evidence.actions),
         calls=evidence.calls,
         mishaps=evidence.mishaps,
     )
-    own = [record for record in evidence.actions if not is_dlq_action(record)]
-    of_failures = [record for record in evidence.actions if is_dlq_action(record)]
+    first = [record for record in evidence.actions if header(record.headers, REDRIVEN_HEADER) is None]
+    own = [record for record in first if not is_dlq_action(record)]
+    of_failures = [record for record in first if is_dlq_action(record)]
     inputs = [*evidence.events, *evidence.triggers, *evidence.actions]
     return Verdict(
         events=len(evidence.events),
         expected=len(reference.actions),
         actions=len(evidence.actions),
         invoked=len(evidence.calls),
-        dead_lettered=len(evidence.letters),
+        dead_lettered=len(dead),
         violations=[
             *check_trigger_records(reference, topic, evidence.triggers, letters),
             *check_sequence(reference, topic, own, letters),
             *check_uses(topic, own),
             *check_balance(reference, topic, own, evidence.held, letters),
-            *check_dlq_actions(evidence.plans, topic, of_failures, evidence.letters),
+            *check_dlq_actions(evidence.plans, topic, of_failures, dead),
             *check_commits(name, evidence.commits, notes, evidence.actions),
             *check_replay(name, evidence.commits, evidence.horizon),
             *check_at_rest(name, evidence.commits, inputs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from eventbus.clock import Deadline
@@ -43,7 +43,9 @@ class InvokeStage:
         clock: Clock,
         metrics: SensorMetrics,
         drain_seconds: float,
+        paused: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
+        """`paused` tells which triggers are, and raises `RetriableError` while it cannot know."""
         self._plan = plan
         self._invoker = invoker
         self._actions: dict[str, Action] = {}
@@ -57,6 +59,9 @@ class InvokeStage:
         self._clock = clock
         self._metrics = metrics
         self._drain_seconds = drain_seconds
+        self._ask_paused = paused
+        self.paused: frozenset[str] = frozenset()
+        """The triggers that do nothing for now; an empty name stands for all."""
         self._start: dict[int, InvokeCommit] = {}
         self._beginnings = Beginnings(plan.name, topology, Stage.INVOKE)
         self._first_outputs: dict[int, Output] = {}
@@ -64,6 +69,7 @@ class InvokeStage:
     # --- partitions -------------------------------------------------------------------------------------------------
 
     def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
+        self._heed_pauses()  # nothing is begun before they are known
         if committed is None:
             return self._beginnings.place(partition)
         commit = decode_invoke(committed.offset, committed.metadata)
@@ -107,6 +113,13 @@ class InvokeStage:
         self._invoker.release(partitions, self._clock.now_ms())
         return self._transactions(self._invoker.finish())
 
+    def _heed_pauses(self) -> None:
+        paused = self._ask_paused()
+        if paused != self.paused:
+            self._invoker.pause(paused)
+            self._metrics.show_paused(ended=self.paused - paused, begun=paused - self.paused)
+            self.paused = paused
+
     # --- work -------------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> float:
@@ -120,6 +133,7 @@ class InvokeStage:
         return timeout if wakeup is None else max(0.0, min(timeout, wakeup - self._clock.monotonic()))
 
     def work(self, records: Sequence[Record]) -> Iterable[Transaction]:
+        self._heed_pauses()
         self._invoker.receive(records)
         self._begin()
         return self._transactions(self._invoker.transaction(self._clock.now_ms()))

@@ -28,6 +28,7 @@ from sensors.runner.logic import StageLogic
 from sensors.runner.loop import StageLoop
 from sensors.runner.slots import Slot
 from sensors.runner.stages import JoinStage, MatchStage
+from sensors.runner.switch import Switch
 from sensors.tasks import Delivery
 
 _POLL_SECONDS = 0.1
@@ -94,6 +95,7 @@ class Replica:
             horizon_records=self._settings.horizon_records,
             horizon_ms=self._settings.horizon_ms,
         )
+        self._switch = Switch(cluster, name, self._clock)
         self.invoke = InvokeStage(
             plan,
             topology,
@@ -103,6 +105,7 @@ class Replica:
             clock=self._clock,
             metrics=self.metrics,
             drain_seconds=self._settings.drain_seconds,
+            paused=self._switch.paused,
         )
         guard = TopicGuard(cluster, name, topology, self._clock)
         self.loops: dict[Stage, StageLoop] = {
@@ -169,6 +172,10 @@ class Replica:
             self._stopping.set()
             self._changed.notify_all()
 
+    def paused(self) -> frozenset[str]:
+        """The triggers that an operator has paused, as far as it is known here; an empty name stands for all."""
+        return self.invoke.paused
+
     def stop(self) -> None:
         """Finish what is under way, within the drain time, commit it and leave. Raises what ended the replica early."""
         self._stopping.set()
@@ -179,6 +186,7 @@ class Replica:
             for loop in self.loops.values():
                 loop.close()
         self._executor.close()
+        self._switch.close()
         for action in self._actions.values():
             action.close()
         self._claim.release()

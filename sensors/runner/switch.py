@@ -6,6 +6,8 @@ all that was written before has been dealt with.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from eventbus.clock import Deadline
 from eventbus.errors import RetriableError
 from eventbus.formats import paused
@@ -35,7 +37,8 @@ class Switch:
             self._next = now + _INTERVAL
             if not self._known:
                 self._read_all()
-            self._read(0.0)
+            with suppress(RetriableError):  # what was known still holds
+                self._read(0.0)
         return frozenset(self._paused)
 
     def _read_all(self) -> None:

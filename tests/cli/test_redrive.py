@@ -8,7 +8,7 @@ import pytest
 
 from eventbus.clock import SystemClock
 from eventbus.errors import ConfigError, FencedError, FormatError, NewerFormatError, RetriableError
-from eventbus.formats import DLQ_HEADER
+from eventbus.formats import DLQ_HEADER, REDRIVE_MARK_HEADER, REDRIVEN_HEADER
 from eventbus.memory import MemoryCluster
 from eventbus.memory.producer import MemoryProducer
 from eventbus.names import BusName, Kind, SensorName, Stage
@@ -17,8 +17,6 @@ from eventbus.topics import Topology, ensure_sensor_topics
 from sensors import redrive as module
 from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, SPEC_CHANGED, UNPRODUCIBLE, DeadLetters
 from sensors.redrive import (
-    COUNT_HEADER,
-    MARK_HEADER,
     Letter,
     Outcome,
     Selection,
@@ -105,7 +103,7 @@ def test_golden_bytes_of_a_mark() -> None:
 )
 def test_a_mark_that_is_not_understood_is_never_guessed(log: Log, fact: bytes, error: type[FormatError]) -> None:
     log.bury(_action())
-    log.write([Output(NAME.topic(Kind.DLQ), 2, b"k", None, [(MARK_HEADER, fact)])])
+    log.write([Output(NAME.topic(Kind.DLQ), 2, b"k", None, [(REDRIVE_MARK_HEADER, fact)])])
     with pytest.raises(error, match=r"ns-bus-orders-dlq\[2\]@1: "):
         log.redrive()
     assert log.read(ACTIONS) == []
@@ -121,7 +119,7 @@ def test_a_letter_goes_back_as_it_was(log: Log) -> None:
     assert outcome.refused is None
     [back] = log.read(ACTIONS)
     assert (back.partition, back.key, back.value) == (2, original.key, original.value)
-    assert list(back.headers) == [*original.headers, (COUNT_HEADER, b"1")]
+    assert list(back.headers) == [*original.headers, (REDRIVEN_HEADER, b"1")]
 
 
 def test_a_null_value_stays_null(log: Log) -> None:
@@ -155,9 +153,9 @@ def test_a_record_that_dies_again_counts_on(log: Log) -> None:
         log.redrive()
         back = log.read(ACTIONS)[-1]
         log.bury(back)
-    counts = [dict(record.headers)[COUNT_HEADER] for record in log.read(ACTIONS)]
+    counts = [dict(record.headers)[REDRIVEN_HEADER] for record in log.read(ACTIONS)]
     assert counts == [b"1", b"2", b"3"]
-    assert [name for name, _ in log.read(ACTIONS)[-1].headers].count(COUNT_HEADER) == 1
+    assert [name for name, _ in log.read(ACTIONS)[-1].headers].count(REDRIVEN_HEADER) == 1
 
 
 def test_events_go_back_to_the_event_topic(log: Log) -> None:

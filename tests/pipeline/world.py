@@ -18,7 +18,7 @@ from eventbus.memory import MemoryCluster
 from eventbus.metadata import decode_join
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Output, Record
-from eventbus.topics import ensure_sensor_topics
+from eventbus.topics import Topology, ensure_sensor_topics
 from sensors import ActionCall, Replica, RetryPolicy, Sensor, Settings
 from sensors.inspection import TriggerState, held_state, read_range, stable_commits
 
@@ -71,6 +71,12 @@ class World:
         """For several replicas: while partitions change hands, none of them knows that there is more to come."""
         with self._noted:
             self._noted.wait_for(lambda: len(self.calls) >= count, 30)
+
+    @staticmethod
+    def wait_until(condition: Callable[[], bool]) -> None:
+        deadline = Deadline(SystemClock(), 30)
+        while not condition():
+            assert not deadline.over(), "waited in vain"
 
     def start(self, sensor: Sensor, *, settings: Settings | None = None, slot: str | None = None) -> Replica:
         """A replica that is ready."""
@@ -143,11 +149,13 @@ class World:
     def invocations(self) -> list[Invocation]:
         return [invocation(record) for record in self.records(self.name.topic(Kind.INVOCATION))]
 
+    def topology(self) -> Topology:
+        return ensure_sensor_topics(self.bus.cluster, self.name)
+
     def state(self, sensor: Sensor) -> list[TriggerState]:
         """What `eventbus state` would show."""
         plan = sensor.blueprint(self.bus.name).plan
-        topology = ensure_sensor_topics(self.bus.cluster, plan.name)
-        return held_state(self.bus.cluster, plan, topology, SystemClock())
+        return held_state(self.bus.cluster, plan, self.topology(), SystemClock())
 
     def add_partition(self, topic: str) -> int:
         """Returns its number."""

@@ -1,4 +1,4 @@
-"""Planted bugs in stateful triggers."""
+"""Planted bugs in stateful triggers, and in what operators may want."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 
 import sensors.runner.stages
-from eventbus.formats import FiredKey, Firing, HeldKey, SeenKey
+from eventbus.formats import ActionFact, FiredKey, Firing, HeldKey, SeenKey
 from eventbus.metadata import JoinCommit
-from eventbus.ports import Record
+from eventbus.ports import Output, Record
+from sensors.invoke import Invoker
+from sensors.join import JoinPartition
 from sensors.keyed import Arrival, Changes, Gone, Kept, KeyedSlot, Memory
 from sensors.keyedslots import KeyedSlots, Stray
 from sensors.match import Matcher
@@ -141,3 +143,25 @@ def all_keys_share_a_slot(
 ) -> Arrival:
     arrival: Arrival = original(slots, trigger, "", *arguments)
     return arrival
+
+
+# --- what operators want --------------------------------------------------------------------------------------------
+
+
+@mutant(JoinPartition, "_flush")
+def a_flush_is_not_obeyed(_original: Any, _join: JoinPartition, _record: Record, _outputs: list[Output]) -> None:
+    pass
+
+
+@mutant(Invoker, "_withhold")
+def what_is_withheld_vanishes(_original: Any, _invoker: Invoker, home: Any, record: Record, _fact: Any) -> None:
+    home.ledger.finish(record.offset)
+    home.changed = True
+
+
+@mutant(Invoker, "_withhold")
+def what_is_withheld_is_never_finished(
+    original: Any, invoker: Invoker, home: Any, record: Record, fact: ActionFact
+) -> None:
+    original(invoker, home, record, fact)
+    home.ledger.reopen(record.offset)

@@ -1,4 +1,4 @@
-"""Somebody who tells triggers to let go of what they hold, or to fire with it, in the seeds with stateful triggers."""
+"""Somebody who pauses triggers, or tells them to let go of what they hold, in the seeds with stateful triggers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from eventbus.formats import FLUSH_HEADER, VERSION, Flush, encode_fact
 from eventbus.hashing import partition_of, slot_key
 from eventbus.memory.topics import Partition
 from eventbus.names import Kind
-from eventbus.ports import Output
+from eventbus.ports import Cluster, Output
+from sensors.deadletters import PAUSED
+from sensors.pauses import ALL
+from sensors.redrive import Selection, redrive
 from tests.sim.journal import Journal
 from tests.sim.specs import NAME
 
@@ -26,12 +29,30 @@ class Operator:
         self._clock = clock
         self._journal = journal
         self._logs = logs
+        self.paused: frozenset[str] = frozenset()
 
     def look(self, triggers: list[str]) -> None:
         """Does something, now and then."""
+        if self._busy and self._random.random() < _OFTEN:
+            self._flush(triggers)
+        if self._busy and self._random.random() < _OFTEN:
+            self._pause(triggers)
+
+    def _pause(self, triggers: list[str]) -> None:
+        """What is resumed before the end stays in the dead letters until then."""
+        paused = [] if self._random.random() < 0.5 else [self._random.choice((ALL, *triggers))]
+        self._journal.note(f"pause {paused}")
+        self.paused = frozenset(paused)
+
+    def resume(self, cluster: Cluster) -> None:
+        """The end: nothing is paused, and what was withheld is driven back."""
+        self.paused = frozenset()
+        if self._busy:
+            driven = list(redrive(cluster, NAME, Selection(reason=PAUSED), self._clock))
+            self._journal.note(f"resume {len(driven)}")
+
+    def _flush(self, triggers: list[str]) -> None:
         dice = self._random
-        if not self._busy or dice.random() >= _OFTEN:
-            return
         wanted = Flush(version=VERSION, trigger=dice.choice(triggers), fire=dice.random() < 0.5, key=dice.choice(_KEYS))
         key = slot_key(wanted.trigger, wanted.key.encode())
         partition = partition_of(key, len(self._logs))

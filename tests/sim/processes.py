@@ -183,6 +183,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     """No transaction has more records than that: larger ones would never get through the mishaps."""
     suspend: Callable[[Process], None]
     outlast: Callable[[Process, str], None]
+    paused: Callable[[], frozenset[str]]
 
 
 class Process:
@@ -213,6 +214,7 @@ class Process:
             clock=around.clock,
             metrics=around.metrics,
             drain_seconds=_DRAIN_SECONDS,
+            paused=around.paused,
         )
         join = JoinStage(
             plan,

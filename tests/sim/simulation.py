@@ -95,6 +95,7 @@ class Simulation:
             batch=dice.pick((10, 40, 150)),
             suspend=self._suspend,
             outlast=self._outlast,
+            paused=lambda: self._operator.paused,
         )
         self._limit = dice.pick((200, 400, metadata.LIMIT))
         self._part_records = 1 + self._around.batch // dice.pick((1, 3, 8))
@@ -286,7 +287,9 @@ class Simulation:
                 self._close(process)  # the new spec is rolled out to the end
             if not process.alive:
                 self.start(slot)
-        if not settle(self):
+        at_rest = settle(self)
+        self._operator.resume(self.cluster)
+        if not at_rest or not settle(self):
             self.journal.complain("the sensor has not come to rest")
 
     # --- what the judge asks for ------------------------------------------------------------------------------------
