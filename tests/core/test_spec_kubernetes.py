@@ -93,7 +93,7 @@ def test_without_a_policy_there_is_an_empty_one() -> None:
         (
             "- template: {name: t, log: {}}\n  policy:\n    k8s: {labels: {a: b}}",
             "10:9",
-            "`k8s` waits for an object's labels, and only `k8s` or `argoWorkflow` has an object",
+            "the action `log` has no policy `k8s`; it has none",
         ),
         (
             "- template:\n    name: t\n    k8s:\n      source:\n        resource: {kind: Pod}",

@@ -50,6 +50,7 @@ def test_pain_3695_one_trigger_is_spread_over_the_replicas_by_its_keys(world: Wo
     replicas = [world.start(sensor, slot=str(slot)) for slot in range(2)]
     orders = range(30)
     publish(world, *(("a", f"a{order}", order) for order in orders), *(("b", f"b{order}", order) for order in orders))
+    world.wait_until(lambda: len(calls) == len(orders))
     for replica in replicas:
         replica.settle()
     assert sorted(calls, key=str) == sorted(

@@ -24,12 +24,13 @@ class RulesDice:
     """
 
     def __init__(self, seed: int, dependencies: list[str], *, patient: bool) -> None:
-        self._stateful = seed % 2 == 0
+        self.stateful = seed % 2 == 0
         self._random = random.Random(f"{seed} rules")
         self._dependencies = dependencies
         self._patient = patient
         self._spans = _LONG_SPANS if patient else _SPANS
-        self._correlated = self._random.random() < 0.6
+        self._correlated = self._random.random() < (0.3 if patient else 0.7)
+        """Without keys a trigger may become stateful, and a plain one again, and keep what it holds."""
 
     def change(self, rules: Rules | None) -> Rules | None:
         """What becomes of a trigger's rules when the spec changes."""
@@ -37,7 +38,7 @@ class RulesDice:
 
     def rules(self) -> Rules | None:
         dice = self._random
-        if not self._stateful or dice.random() < 0.4:
+        if not self.stateful or dice.random() < 0.4:
             return None
         correlation = self._correlation() if self._correlated else None
         within, ttl = dice.choice((None, *self._spans)), dice.choice((None, None, 1, 2, 10))
@@ -55,11 +56,11 @@ class RulesDice:
         )
 
     def delivery(self, usual: Delivery, limited: Sequence[Delivery]) -> Delivery:
-        return self._random.choice(limited) if self._stateful and self._random.random() < 0.3 else usual
+        return self._random.choice(limited) if self.stateful and self._random.random() < 0.3 else usual
 
     def dlq_deliveries(self, triggers: Sequence[str], deliveries: Sequence[Delivery]) -> dict[str, Delivery]:
         """Which triggers have a dlqTrigger, and how its action is delivered."""
-        chosen = [name for name in triggers if self._stateful and self._random.random() < 0.3]
+        chosen = [name for name in triggers if self.stateful and self._random.random() < 0.3]
         return {name: self._random.choice(deliveries) for name in chosen}
 
     def _correlation(self) -> Correlation | None:

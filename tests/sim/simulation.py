@@ -282,15 +282,23 @@ class Simulation:
     def _calm_down(self) -> None:
         """The faults stop. Everything has to come to rest by itself."""
         self.dice.calm()
-        for slot, process in list(self.processes.items()):
-            if process.alive and process.generation < len(self.sensors):
-                self._close(process)  # the new spec is rolled out to the end
-            if not process.alive:
-                self.start(slot)
+        for _ in range(self._specs.late_changes):
+            self._roll_out()
+            settle(self)
+            self._specs.change()
+        self._roll_out()
         at_rest = settle(self)
         self._operator.resume(self.cluster)
         if not at_rest or not settle(self):
             self.journal.complain("the sensor has not come to rest")
+
+    def _roll_out(self) -> None:
+        """All replicas run, with the latest spec."""
+        for slot, process in list(self.processes.items()):
+            if process.alive and process.generation < len(self.sensors):
+                self._close(process)
+            if not process.alive:
+                self.start(slot)
 
     # --- what the judge asks for ------------------------------------------------------------------------------------
 

@@ -59,6 +59,8 @@ class Specs:
         self._rules = RulesDice(dice.seed, [each.name for each in _DEPENDENCIES], patient=restless)
         self._deliveries = {name: self._rules.delivery(each, _LIMITED) for name, each in self._deliveries.items()}
         self._dlq_deliveries = self._rules.dlq_deliveries(list(self._deliveries), (*_DELIVERIES, *_LIMITED))
+        self.late_changes = 2 if restless and self._rules.stateful else 0
+        """After the last event: what is held then is never superseded."""
         first = {f"t{number}": self._condition() for number in range(dice.pick((1, 2, 3, 6)))}
         self.sensors = {1: self._sensor(1, first)}
 
