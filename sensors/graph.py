@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
+from sensors.spec.fields import duration_text
+from sensors.spec.joins import JoinSpec
 from sensors.spec.models import SensorManifest
 
 _MODES = {"atMostOnce": "at most once", "atLeastOnce": "at least once"}
@@ -52,11 +54,24 @@ class Graph(msgspec.Struct, frozen=True):
         conditions, triggers, edges = [], [], []
         for number, trigger in enumerate(spec.triggers):
             condition = spec.conditions[trigger.name]
-            conditions.append(Node(f"c{number}", str(condition)))
+            conditions.append(Node(f"c{number}", str(condition), ", ".join(_rules(trigger.template))))
             triggers.append(Node(f"t{number}", trigger.name, f"{trigger.action[0]}, {_MODES[trigger.mode]}"))
             edges += [(dependencies[name].id, f"c{number}") for name in dependencies if name in condition.names]
             edges.append((f"c{number}", f"t{number}"))
         return cls(list(dependencies.values()), conditions, triggers, edges)
+
+
+def _rules(spec: JoinSpec) -> Iterator[str]:
+    """What is said beyond the condition."""
+    if spec.correlate is not None:
+        yield f"by {spec.correlate.by}" if isinstance(spec.correlate.by, str) else "by key"
+    yield from (f"{count} × {name}" for name, count in sorted(spec.count.items()) if count > 1)
+    for text, span in (("within", spec.within), ("once in", spec.onceWithin)):
+        if span is not None:
+            yield f"{text} {duration_text(span)}"
+    if spec.dedupe is not None:
+        yield "no repeats"
+    yield from (f"reset at {reset.byTime.cron}" for reset in spec.conditionsReset)
 
 
 def mermaid(graph: Graph) -> str:

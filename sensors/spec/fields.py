@@ -33,6 +33,7 @@ __all__ = [
     "PartName",
     "StringMap",
     "Text",
+    "duration_text",
     "is_kubernetes_name",
     "parse_duration",
     "part_name",
@@ -104,6 +105,15 @@ def _nanoseconds(value: object) -> int:
         raise ValueError("must be a duration such as `500ms`, `3s` or `1m30s`")
     total = sum(Decimal(number) * NANOSECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(found["parts"]))
     return int(-total if found["sign"] == "-" else total)
+
+
+def duration_text(value: timedelta) -> str:
+    """As a person would write it: `1h30m`."""
+    seconds, rest = divmod(value, timedelta(seconds=1))
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = {"h": hours, "m": minutes, "s": seconds, "ms": rest // timedelta(milliseconds=1)}
+    return "".join(f"{number}{unit}" for unit, number in parts.items() if number) or "0s"
 
 
 def _format_duration(value: timedelta) -> str:

@@ -57,3 +57,12 @@ def test_what_does_not_fit_is_cut_and_shown_in_full_under_the_mouse(cli: Command
     picture = fromstring(cli("graph", orders, "--format", "svg").out)
     assert long in [each.text for each in picture.iter(f"{SVG}title")]
     assert f"{long[:33]}…" in [each.text for each in picture.iter(f"{SVG}text")]
+
+
+def test_what_is_said_beyond_a_condition_stands_below_it(cli: Command, orders: Path) -> None:
+    rules = "correlate: {by: data.order}\n        within: 1h30m\n        onceWithin: 1500ms\n        count: {paid: 2}"
+    more = 'dedupe: {within: 1h}\n        conditionsReset: [{byTime: {cron: "@daily"}}]'
+    orders.write_text(JOIN.replace("log: {}", f"log: {{}}\n        {rules}\n        {more}"))
+    answer = cli("graph", orders)
+    below = "by data.order, 2 × paid, within 1h30m, once in 1s500ms, no repeats, reset at @daily"
+    assert f'  c0{{{{"packed &amp;&amp; paid<br/>{below}"}}}}' in answer.out.splitlines()
