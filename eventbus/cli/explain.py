@@ -87,6 +87,7 @@ def _only(explanation: Explanation, triggers: Sequence[str], dependencies: Colle
         fired=[firing for firing in explanation.fired if firing.trigger in triggers],
         waiting=[each for each in explanation.waiting if each.trigger in triggers],
         let_go=[each for each in explanation.let_go if each.trigger in triggers],
+        dead_letters=[each for each in explanation.dead_letters if each.trigger in (None, *triggers)],
         unmatched=f"it is for the trigger {', '.join(others)}" if others and not matched else explanation.unmatched,
     )
 
@@ -104,6 +105,8 @@ def _remarks(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
         yield "matched", "", f"{trigger}: {', '.join(dependencies)}"
     for dependency, reason in explanation.filtered.items():
         yield "filtered", "yellow", f"{dependency}: {reason}"
+    for buried in explanation.dead_letters:
+        yield "dead", "red", f"{buried.reason}: {buried.detail}"
     for gone in explanation.let_go:
         label, why = _LET_GO[gone.reason]
         yield label, "yellow", f"{_slot(gone)}: {gone.event} for {gone.dependency} ({why})"

@@ -139,3 +139,17 @@ def test_an_event_that_concerns_nobody_costs_the_same_with_1_or_1000_triggers() 
     large = Matcher(make_plan({f"t{number}": "a && b" for number in range(1000)}), TOPOLOGY, "0")
     small.outputs(record)
     assert calls_made(lambda: small.outputs(record)) == calls_made(lambda: large.outputs(record))
+
+
+@pytest.mark.parametrize(("meant_for", "matched"), [("ns/bus/sensor", True), ("ns/bus/other", False), ("sensor", False)])
+def test_a_replayed_copy_is_for_the_sensor_that_it_names_only(meant_for: str, matched: bool) -> None:
+    copy = Event.new("shop", "a", replayfor=meant_for, replayof="0:17")
+    match = matcher(join="a && b", direct="a")
+    assert [bool(match.outputs(event_record(copy))), match.asked_for_by(copy) != []] == [matched, matched]
+
+
+def test_who_asks_for_an_event_is_told_by_source_and_name() -> None:
+    match = matcher(join="a && b", direct="a || c")
+    asked = [match.asked_for_by(Event.new("shop", name)) for name in "abd"]
+    assert asked == [["a"], ["b"], []]
+    assert match.asked_for_by(Event.new("elsewhere", "a")) == []
