@@ -142,6 +142,10 @@ class Explainer:
             dead_letters=buried,
         )
 
+    def asked_for_by(self, event: Event) -> list[str]:
+        """The dependencies that ask for events of this source and name."""
+        return self._matcher.asked_for_by(event)
+
     def waiting(self, trigger: str) -> list[Waiting]:
         """What a trigger holds now, and what it waits for, for each of its correlation keys."""
         plan = self._plan.triggers[trigger]

@@ -20,7 +20,6 @@ from eventbus.events import REPLAY_FOR, REPLAY_OF, Event
 from eventbus.names import SensorName
 from eventbus.ports import Clock, Output, Reader, Record
 from sensors.explain import Explainer
-from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from sensors.reading import Ranges, in_order_of_time
 
@@ -49,8 +48,9 @@ class Rehearsal(msgspec.Struct, frozen=True):
     """By trigger."""
 
 
-def past_events(reader: Reader, plan: SensorPlan, ranges: Ranges, matcher: Matcher, clock: Clock) -> Iterator[Past]:
+def past_events(reader: Reader, plan: SensorPlan, ranges: Ranges, clock: Clock) -> Iterator[Past]:
     """What a replay takes: events that a dependency asks for by source and name. Copies are not copied again."""
+    explainer = Explainer(plan)
     for timed in in_order_of_time(reader, plan.name.event_topic, ranges, clock):
         record = timed.record
         try:
@@ -58,7 +58,7 @@ def past_events(reader: Reader, plan: SensorPlan, ranges: Ranges, matcher: Match
         except InvalidEvent:
             continue  # it went to the dead letters then, and would again
         if REPLAY_OF not in event.attributes and REPLAY_FOR not in event.attributes:
-            dependencies = matcher.asked_for_by(event)
+            dependencies = explainer.asked_for_by(event)
             if dependencies:
                 yield Past(record, event, timed.moment, dependencies)
 
@@ -112,7 +112,7 @@ def rehearse(plan: SensorPlan, events: Iterable[Past], now_ms: int) -> Rehearsal
     count = 0
     dependencies: Counter[str] = Counter()
     filtered: Counter[str] = Counter()
-    fired: Counter[str] = Counter()
+    fired = Counter(dict.fromkeys(plan.triggers, 0))
     for past in events:
         count += 1
         explanation = explainer.feed(marked(plan.name, past), now_ms)

@@ -14,6 +14,7 @@ from eventbus.cli.explain import explain
 from eventbus.cli.graph import graph
 from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
+from eventbus.cli.replay import replay
 from eventbus.cli.run import run
 from eventbus.cli.scenarios import run_scenarios
 from eventbus.cli.send import send
@@ -66,6 +67,12 @@ app.command(epilog=examples("eventbus graph orders.yaml", "eventbus graph orders
     graph
 )
 app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
+app.command(
+    epilog=examples(
+        "eventbus replay orders.yaml --since 24h --dry-run",
+        "eventbus replay orders.yaml --since 2026-03-01T14:30:00Z --until 2026-03-01T15:00:00Z",
+    ),
+)(replay)
 app.add_typer(dlq.app)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)

@@ -10,7 +10,8 @@ import pytest
 import typer
 
 from eventbus.cli import main as main_module
-from eventbus.cli.printing import duration, one_line, when
+from eventbus.cli.printing import one_line
+from eventbus.moments import duration, when
 from eventbus.errors import EventBusError, FatalError, Superseded
 from tests.cli.conftest import Answer, Command
 
