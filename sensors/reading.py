@@ -61,9 +61,7 @@ def _partition(reader: Reader, topic: str, partition: int, offsets: range, clock
             yield Timed(record, moment)
 
 
-def _chunk(
-    reader: Reader, topic: str, partition: int, offsets: range, clock: Clock
-) -> tuple[list[Record], int]:
+def _chunk(reader: Reader, topic: str, partition: int, offsets: range, clock: Clock) -> tuple[list[Record], int]:
     """Some records, and where to go on. The partition is open no longer than that: others take turns with it."""
     reader.open(topic, partition, offsets.start)
     patience = Deadline(clock, _STALL_SECONDS)

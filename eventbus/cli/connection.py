@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from eventbus.bus import Bus
     from eventbus.clock import Deadline
+    from eventbus.names import SensorName
+    from eventbus.ports import Cluster
+    from eventbus.topics import Topology
 
 _PAUSE = 0.2
 
@@ -38,3 +41,16 @@ def insist(call: Callable[[], T], deadline: Deadline) -> T:
             if deadline.over():
                 raise
         time.sleep(_PAUSE)
+
+
+def existing_topology(cluster: Cluster, name: SensorName) -> Topology:
+    """Looking must not create anything."""
+    from eventbus.errors import ConfigError
+    from eventbus.names import Kind
+    from eventbus.topics import ensure_sensor_topics
+
+    topics = [name.event_topic, *(name.topic(kind) for kind in Kind)]
+    missing = [topic for topic, info in cluster.describe(topics).items() if info is None]
+    if missing:
+        raise ConfigError(f"the topic `{missing[0]}` does not exist: the sensor {name} has never run here")
+    return ensure_sensor_topics(cluster, name)

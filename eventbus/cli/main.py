@@ -58,7 +58,11 @@ app.command(
     ),
 )(tail)
 app.command(
-    epilog=examples("eventbus explain orders.yaml --events events.jsonl --trigger ship"),
+    epilog=examples(
+        "eventbus explain orders.yaml --trigger ship",
+        "eventbus explain orders.yaml --key order-17 --since 24h",
+        "eventbus explain orders.yaml --events events.jsonl --trigger ship",
+    ),
 )(explain)
 app.command("test", epilog=examples("eventbus test scenarios/", "eventbus test scenarios/refunds --output json"))(
     run_scenarios

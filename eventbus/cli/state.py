@@ -13,10 +13,7 @@ from eventbus.cli.printing import print_table, say, say_json
 from eventbus.moments import duration, when
 
 if TYPE_CHECKING:
-    from eventbus.names import SensorName
-    from eventbus.ports import Cluster
-    from eventbus.topics import Topology
-    from sensors.inspection import TriggerState
+    from sensors.evidence import TriggerState
 
 _PATIENCE_SECONDS = 15.0
 _COLUMNS = ["trigger", "condition", "holds", "event", "since", "age", "waits for"]
@@ -36,7 +33,7 @@ def state(
     """Show which events each trigger holds, since when, and what it waits for, as of the last commit."""
     from functools import partial
 
-    from eventbus.cli.connection import connect, insist
+    from eventbus.cli.connection import connect, existing_topology, insist
     from eventbus.cli.manifests import load_sensor
     from eventbus.clock import Deadline, SystemClock
     from eventbus.names import BusName
@@ -46,7 +43,7 @@ def state(
     plan = loaded.sensor.blueprint(loaded.name.bus).plan
     clock = SystemClock()
     with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
-        topology = _topology(home.cluster, loaded.name)
+        topology = existing_topology(home.cluster, loaded.name)
         look = partial(held_state, home.cluster, plan, topology, clock)
         triggers = insist(look, Deadline(clock, _PATIENCE_SECONDS))
     now = clock.now_ms()
@@ -56,19 +53,6 @@ def state(
         _print(triggers, now)
     else:
         say("every trigger of this sensor fires on a single event: nothing is ever held")
-
-
-def _topology(cluster: Cluster, name: SensorName) -> Topology:
-    """Looking must not create anything."""
-    from eventbus.errors import ConfigError
-    from eventbus.names import Kind
-    from eventbus.topics import ensure_sensor_topics
-
-    topics = [name.event_topic, *(name.topic(kind) for kind in Kind)]
-    missing = [topic for topic, info in cluster.describe(topics).items() if info is None]
-    if missing:
-        raise ConfigError(f"the topic `{missing[0]}` does not exist: the sensor {name} has never run here")
-    return ensure_sensor_topics(cluster, name)
 
 
 def _print(triggers: Sequence[TriggerState], now: int) -> None:

@@ -11,8 +11,8 @@ import typer
 
 from eventbus.cli import main as main_module
 from eventbus.cli.printing import one_line
-from eventbus.moments import duration, when
 from eventbus.errors import EventBusError, FatalError, Superseded
+from eventbus.moments import duration, when
 from tests.cli.conftest import Answer, Command
 
 COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive", "demo"]
