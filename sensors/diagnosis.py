@@ -13,7 +13,7 @@ import msgspec
 
 from eventbus.moments import duration, when
 from eventbus.names import Stage
-from sensors.evidence import Evidence, Firing, Recent, StageProgress, Tally, TriggerEvidence, TriggerState
+from sensors.evidence import Evidence, Firing, StageProgress, Tally, TriggerEvidence, TriggerState
 from sensors.invoke import DEAD_LETTERED, FAILED, LOST, SUCCEEDED
 from sensors.match import CORRELATE
 from sensors.rules import DUPLICATE, EXPIRED, RESET, SUPERSEDED, SUPPRESSED
@@ -91,6 +91,8 @@ def _stages(evidence: Evidence, trigger: TriggerEvidence) -> list[StageProgress]
 
 def _progress(evidence: Evidence, stage: StageProgress) -> str:
     who = f"{stage.stage}: {_number(stage.replicas, 'replica')}"
+    if not stage.begun:
+        return f"{who}, has not begun to read"
     if not stage.behind or stage.oldest is None:
         return f"{who}, up to date"
     age = duration(evidence.now - stage.oldest)
@@ -161,7 +163,8 @@ def _outcome(last: Firing) -> str:
 def _waiting(evidence: Evidence, trigger: TriggerEvidence) -> str:
     actions = _number(trigger.waiting.count, "action")
     since = duration(evidence.now - (trigger.waiting_since or evidence.now))
-    return f"{actions} not finished, the oldest since {since}: {trigger.waiting.example}"
+    are = "is" if trigger.waiting.count == 1 else "are"
+    return f"{actions} {are} not finished, the oldest since {since}: {trigger.waiting.example}"
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ def _not_at_work(evidence: Evidence, trigger: TriggerEvidence) -> Answer | None:
     if idle:
         missing = "no replica" if len(idle) == len(stages) else f"no replica that does {' or '.join(idle)}"
         return Answer("not-running", f"The sensor does not run: there is {missing}.")
-    for stage in stages:
+    for stage in (each for each in stages if each.stage != Stage.INVOKE):
         late = stage.oldest is not None and evidence.now - stage.oldest > FAR_BEHIND_MS
         if late or stage.behind > FAR_BEHIND_RECORDS:
             age = duration(evidence.now - (stage.oldest or evidence.now))
@@ -227,7 +230,7 @@ def _waits(evidence: Evidence, trigger: TriggerEvidence) -> Answer | None:
     whose = f"With the key {state.key} it" if state.key else "It"
     holds = ", ".join(sorted({each.dependency for each in state.held}))
     since = duration(evidence.now - min(each.since for each in state.held))
-    code, why = _why_missing(evidence, trigger, wanted)
+    code, why = _why_missing(evidence, trigger, wanted, state.key)
     waits_for = " and ".join(state.missing[0]) if state.missing else "the next event"
     return Answer(code, f"{whose} holds {holds} since {since} and waits for {waits_for}: {why}.")
 
@@ -256,11 +259,9 @@ def _fired(evidence: Evidence, trigger: TriggerEvidence) -> Answer:
     return Answer(code, f"It fired {ago} ago, and nothing has come since: {_outcome(last)}.")
 
 
-def _why_missing(evidence: Evidence, trigger: TriggerEvidence, wanted: Sequence[str]) -> tuple[str, str]:
-    """Why there is no event for these dependencies."""
+def _why_missing(evidence: Evidence, trigger: TriggerEvidence, wanted: Sequence[str], key: str = "") -> tuple[str, str]:
+    """Why there is no event for these dependencies, of this key if there is one."""
     recent = trigger.recent
-    if recent.without_key.count:
-        return "no-key", _without_key(recent.without_key)
     for dependency in wanted:
         for reason, tally in recent.filtered.get(dependency, {}).items():
             code = "no-key" if reason == CORRELATE else "filtered"
@@ -269,18 +270,20 @@ def _why_missing(evidence: Evidence, trigger: TriggerEvidence, wanted: Sequence[
         if miss.meant is not None and miss.meant in wanted:
             came = f"{_number(miss.count, 'event')} came as {miss.source}/{miss.name}"
             return "near-miss", f"{came}, and {miss.meant} asks for {_named(trigger, miss.meant)}"
-    return _why_absent(evidence, trigger, recent, wanted)
+    if recent.without_key.count:
+        return "no-key", _without_key(recent.without_key)
+    return _why_absent(evidence, trigger, wanted, key)
 
 
-def _why_absent(evidence: Evidence, trigger: TriggerEvidence, recent: Recent, wanted: Sequence[str]) -> tuple[str, str]:
+def _why_absent(evidence: Evidence, trigger: TriggerEvidence, wanted: Sequence[str], key: str) -> tuple[str, str]:
+    recent = trigger.recent
     for dependency in wanted:
-        if dependency in recent.other_keys:
-            other = recent.other_keys[dependency]
-            return "other-key", f"{dependency} came only with other keys, such as {other.text} ({other.example})"
+        last = recent.matched.get(dependency) or recent.other_keys.get(dependency)
+        if last is not None and last.text != key:
+            return "other-key", f"{dependency} came last with another key, {last.text} ({last.example})"
+        if last is not None:
+            return "used", f"the last {dependency}, {last.example}, is used or let go already"
     asked = " or ".join(_named(trigger, name) for name in wanted)
-    seen = [name for name in wanted if name in recent.matched]
-    if seen:
-        return "not-again", f"no {asked} has come since the last firing, or under this key"
     return "absent", f"there is no {asked} among the last {_number(evidence.events, 'event')}"
 
 

@@ -88,11 +88,11 @@ def test_what_is_waited_for_is_told_and_nothing_is_touched(
     assert ["paid:", "2 matched, the last is paid-2"] in lines
     [fired] = [text for about, text in lines if about == "fired"]
     assert ": packed=packed-1 paid=paid-1, action " in fired
-    assert fired.endswith("; attempt 1 succeeded")
+    assert fired.endswith("; attempt 1 succeeded, logged")
     about, text = lines[-1]
     assert about == "answer"
     assert text.startswith("It holds paid since ")
-    assert text.endswith(" and waits for packed: no warehouse/packed has come since the last firing, or under this key.")
+    assert text.endswith(" and waits for packed: the last packed, packed-1, is used or let go already.")
 
 
 @pytest.mark.kafka
@@ -112,7 +112,7 @@ def test_a_sensor_that_does_not_run_is_the_answer(
 
 
 @pytest.mark.kafka
-def test_events_that_were_filtered_unkeyed_or_called_otherwise_are_told(
+def test_events_that_were_filtered_or_called_otherwise_are_told(
     cli: Command, on_kafka: list[str], orders: Path
 ) -> None:
     orders.write_text(BY_ORDER)
@@ -133,12 +133,17 @@ def test_events_that_were_filtered_unkeyed_or_called_otherwise_are_told(
         [near] = trigger["recent"]["near"]
         assert (near["name"], near["meant"]) == ("Packed", "packed")
         assert diagnosis["answer"]["code"] == "filtered"
+
+
+@pytest.mark.kafka
+def test_an_event_without_a_key_is_told(cli: Command, on_kafka: list[str], orders: Path) -> None:
+    orders.write_text(BY_ORDER)
     with _running(on_kafka, orders, Event.new("shop", "paid", {}, id="lost")):
         told = _diagnosis(cli, on_kafka, orders)
-        assert told["diagnoses"][0]["answer"]["code"] == "no-key"
-        [trigger] = told["evidence"]["triggers"]
-        assert trigger["recent"]["without_key"]["example"] == "lost"
-        assert trigger["dead_letters"]["no-correlation-key"]["count"] == 1
+    assert told["diagnoses"][0]["answer"]["code"] == "no-key"
+    [trigger] = told["evidence"]["triggers"]
+    assert trigger["recent"]["without_key"]["example"] == "lost"
+    assert trigger["dead_letters"]["no-correlation-key"]["count"] == 1
 
 
 @pytest.mark.kafka
