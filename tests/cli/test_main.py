@@ -15,7 +15,7 @@ from eventbus.errors import EventBusError, FatalError, Superseded
 from eventbus.moments import duration, when
 from tests.cli.conftest import Answer, Command
 
-COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive", "demo"]
+COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive", "replay", "demo"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
