@@ -43,9 +43,7 @@ class Schedule:
 
     def _check(self) -> None:
         if len(self._expression.split()) != _FIELDS:
-            raise ValueError(
-                f"must be a cron expression with five fields such as `30 8 * * 1-5`, not `{self.cron}`"
-            )
+            raise ValueError(f"must be a cron expression with five fields such as `30 8 * * 1-5`, not `{self.cron}`")
         try:
             CronSim(self._expression, datetime.fromtimestamp(0, self._zone))
         except CronSimError as error:

@@ -117,6 +117,6 @@ def rehearse(plan: SensorPlan, events: Iterable[Past], now_ms: int) -> Rehearsal
         count += 1
         explanation = explainer.feed(marked(plan.name, past), now_ms)
         dependencies.update(past.dependencies)
-        filtered.update(explanation.filtered)
+        filtered.update(explanation.filtered.keys())
         fired.update(firing.trigger for firing in explanation.fired)
     return Rehearsal(count, dict(dependencies), dict(filtered), dict(fired))

@@ -177,9 +177,7 @@ def name_flaws(template: Any, names: Collection[str], path: Path) -> Iterator[Fl
     if isinstance(by, Mapping):
         missing = [name for name in sorted(names) if name not in by]
         if missing:
-            message = (
-                f"`by` must name a path for every dependency of the conditions; `{missing[0]}` is missing"
-            )
+            message = f"`by` must name a path for every dependency of the conditions; `{missing[0]}` is missing"
             yield Flaw((*path, "correlate", "by"), message)
 
 

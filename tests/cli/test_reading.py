@@ -9,7 +9,9 @@ from eventbus.memory import MemoryCluster
 from eventbus.names import BusName, SensorName
 from eventbus.ports import Output, Record, TopicSpec
 from sensors.reading import in_order_of_time, newest, ranges_between
-from sensors.replay import Past, copy_for
+from sensors.replay import Past, Rehearsal, copy_for, rehearse
+from tests.core.builders import event_record
+from tests.core.test_diagnosis import NOW, make_plan
 
 TOPIC = "events"
 
@@ -71,3 +73,17 @@ def test_a_copy_keeps_everything_whatever_mode_it_came_in() -> None:
     assert ("traceparent", b"00-x") in copy.headers
     marks = {"replayfor": "ns/default/orders", "replayof": "3:17"}
     assert from_kafka(copy.headers, copy.value) == Event({**event.attributes, **marks}, event.data)
+
+
+def test_a_rehearsal_counts_what_is_asked_for_filtered_and_fired() -> None:
+    plan = make_plan()
+    events = [
+        Event.new("shop", "paid", id="1"),
+        Event.new("store", "packed", {"weight": 99}, id="2"),
+        Event.new("store", "packed", {"weight": 1}, id="3"),
+        Event.new("store", "packed", {"weight": 1}, id="4"),
+    ]
+    past = [Past(event_record(event, offset=n), event, 0, ["a" if n == 0 else "b"]) for n, event in enumerate(events)]
+    rehearsal = rehearse(plan, past, NOW)
+    assert rehearsal == Rehearsal(4, {"a": 1, "b": 3}, {"b": 1}, {"t": 1})
+    assert rehearse(plan, [], NOW).fired == {"t": 0}
