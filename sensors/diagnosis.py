@@ -130,7 +130,7 @@ def _recent(trigger: TriggerEvidence) -> Iterator[str]:
     if recent.without_key.count:
         yield _without_key(recent.without_key)
     for reason, tally in recent.let_go.items():
-        yield f"{tally.count:,} {_LET_GO[reason]}, such as {tally.example} for {tally.text}"
+        yield f"{tally.count:,} {_LET_GO.get(reason, reason)}, such as {tally.example} for {tally.text}"
     for miss in recent.near[:_SHOWN]:
         like = f"; was `{miss.meant}` meant?" if miss.meant else ""
         events = f"{_number(miss.count, 'event')} {miss.source}/{miss.name}"

@@ -44,6 +44,8 @@ _MOST_EVENTS = 100_000
 """So many of each partition, whatever time is given."""
 _MOST_RECORDS = 1000
 """So many of each partition of any other topic."""
+_MOST_INVOCATIONS = 50_000
+"""So many after the firing."""
 _CLOCKS_DIFFER_MS = 60_000
 
 
@@ -223,7 +225,7 @@ class Investigation:
         start = reader.offset_at(topic, partition, fired_at - _CLOCKS_DIFFER_MS)
         found = None
         with closing(read_range(reader, topic, partition, start=start, end=None, clock=self._clock)) as records:
-            for record in records:
+            for record in islice(records, _MOST_INVOCATIONS):
                 if record.key == action.encode():
                     fact = invocation(record)
                     found = Invoked(fact.outcome, fact.attempt, fact.ended, fact.status, fact.error)

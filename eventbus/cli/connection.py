@@ -44,7 +44,7 @@ def insist(call: Callable[[], T], deadline: Deadline) -> T:
 
 
 def existing_topology(cluster: Cluster, name: SensorName) -> Topology:
-    """Looking must not create anything."""
+    """Of a sensor that has run: looking must not create anything."""
     from eventbus.errors import ConfigError
     from eventbus.names import Kind
     from eventbus.topics import ensure_sensor_topics

@@ -71,13 +71,13 @@ app.command(epilog=examples("eventbus graph orders.yaml", "eventbus graph orders
     graph
 )
 app.command(epilog=examples("eventbus state orders.yaml", "eventbus state orders.yaml --output json"))(state)
+app.add_typer(dlq.app)
 app.command(
     epilog=examples(
         "eventbus replay orders.yaml --since 24h --dry-run",
         "eventbus replay orders.yaml --since 2026-03-01T14:30:00Z --until 2026-03-01T15:00:00Z",
     ),
 )(replay)
-app.add_typer(dlq.app)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
 

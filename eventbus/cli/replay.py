@@ -97,8 +97,8 @@ def _ask(count: int, name: SensorName) -> None:
     from eventbus.errors import ConfigError
 
     if not sys.stdin.isatty():
-        raise ConfigError(f"{count:,} events would be replayed for {name}, and nobody can be asked here: say --yes")
-    typer.confirm(f"Replay {count:,} events for {name}?", abort=True, err=True)
+        raise ConfigError(f"{_events(count)} would be replayed for {name}, and nobody can be asked here: say --yes")
+    typer.confirm(f"Replay {_events(count)} for {name}?", abort=True, err=True)
 
 
 def _publish(replay: Replay, events: Iterator[Past], count: int, output: Output) -> None:
@@ -127,7 +127,7 @@ def _publish(replay: Replay, events: Iterator[Past], count: int, output: Output)
     if output is Output.JSON:
         say_json({"replayed": replay.written, "refused": refused})
     else:
-        say(f"{replay.written:,} events replayed" + (f", {refused:,} refused" if refused else ""))
+        say(f"{_events(replay.written)} replayed" + (f", {refused:,} refused" if refused else ""))
     if refused:
         raise typer.Exit(_NOT_ALL)
 
@@ -136,7 +136,7 @@ def _print_interrupted(replay: Replay, count: int) -> None:
     from eventbus.moments import exactly
 
     warn(
-        f"interrupted: {replay.written:,} of {count:,} events are replayed, perhaps some more. To go on, use "
+        f"interrupted: {replay.written:,} of {_events(count)} are replayed, perhaps some more. To go on, use "
         f"--since {exactly(replay.resume_at)}; what is repeated thereby counts once only where a trigger has `dedupe`"
     )
 
@@ -155,4 +155,8 @@ def _print_rehearsal(rehearsal: Rehearsal, output: Output) -> None:
     print_table(["dependency", "events", "filtered"], rows)
     say()
     print_table(["trigger", "would fire"], [[name, f"{count:,}"] for name, count in rehearsal.fired.items()])
-    say(f"\n{rehearsal.events:,} events would be replayed; what the sensor holds already is not taken into account")
+    say(f"\n{_events(rehearsal.events)} would be replayed; what the sensor holds already is not taken into account")
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"
