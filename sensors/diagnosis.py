@@ -22,12 +22,13 @@ FAR_BEHIND_RECORDS = 1000
 FAR_BEHIND_MS = 60_000
 _SHOWN = 5
 _LET_GO = {
-    EXPIRED: "were too old to be joined with what came later",
+    EXPIRED: "got too old to be joined with what came later",
     RESET: "came before a reset of the conditions",
     DUPLICATE: "had been here before (`dedupe`)",
     SUPPRESSED: "would have fired too soon after another firing (`onceWithin`)",
-    SUPERSEDED: "were replaced by newer ones",
+    SUPERSEDED: "gave way to a newer one",
 }
+"""What became of an event, by the reason that the core gives."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -236,11 +237,10 @@ def _waits(evidence: Evidence, trigger: TriggerEvidence) -> Answer | None:
 
 
 def _let_go(trigger: TriggerEvidence) -> Answer | None:
-    for reason in (SUPPRESSED, DUPLICATE, EXPIRED, RESET):
-        tally = trigger.recent.let_go.get(reason)
-        if tally is not None:
-            return Answer(reason, f"{_number(tally.count, 'event')} {_LET_GO[reason]}, the last is {tally.example}.")
-    return None
+    reason = trigger.recent.in_vain
+    if reason is None:
+        return None
+    return Answer(reason, f"The last event {_LET_GO.get(reason, reason)}: {trigger.recent.let_go[reason].example}.")
 
 
 def _nothing_came(evidence: Evidence, trigger: TriggerEvidence) -> Answer | None:
@@ -281,6 +281,9 @@ def _why_absent(evidence: Evidence, trigger: TriggerEvidence, wanted: Sequence[s
         last = recent.matched.get(dependency) or recent.other_keys.get(dependency)
         if last is not None and last.text != key:
             return "other-key", f"{dependency} came last with another key, {last.text} ({last.example})"
+        if last is not None and recent.in_vain in recent.let_go:
+            gone = _LET_GO.get(recent.in_vain, recent.in_vain)
+            return recent.in_vain, f"{recent.let_go[recent.in_vain].example} {gone}"
         if last is not None:
             return "used", f"the last {dependency}, {last.example}, is used or let go already"
     asked = " or ".join(_named(trigger, name) for name in wanted)

@@ -10,6 +10,7 @@ from eventbus.events import Event
 from sensors.deadletters import NO_KEY
 from sensors.explain import Explanation, Ids
 from sensors.plan import SensorPlan
+from sensors.rules import SUPERSEDED
 from sensors.spec.suggestions import closest
 
 MAX_NEAR_MISSES = 20
@@ -105,6 +106,8 @@ class Recent(msgspec.Struct):
     without_key: Tally = msgspec.field(default_factory=Tally)
     let_go: dict[str, Tally] = msgspec.field(default_factory=dict)
     """By reason."""
+    in_vain: str | None = None
+    """The latest of these reasons, where nothing has fired since."""
     near: list[NearMiss] = msgspec.field(default_factory=list)
 
 
@@ -166,9 +169,7 @@ class RecentEvents:
             for letter in told.dead_letters:
                 if letter.reason == NO_KEY and letter.trigger == trigger:
                     recent.without_key.add(told.event, letter.detail)
-            for gone in told.let_go:
-                if gone.trigger == trigger and self._key in (None, gone.key):
-                    recent.let_go.setdefault(gone.reason, Tally()).add(gone.event, gone.dependency)
+            self._note_let_go(trigger, recent, told)
             if told.unmatched is not None:
                 self._note_near_miss(trigger, event)
 
@@ -186,6 +187,14 @@ class RecentEvents:
         for dependency in told.matched.get(trigger, ()):
             tallies = recent.matched if mine else recent.other_keys
             tallies.setdefault(dependency, Tally()).add(told.event, ", ".join(sorted(keys)))
+
+    def _note_let_go(self, trigger: str, recent: Recent, told: Explanation) -> None:
+        for gone in told.let_go:
+            if gone.trigger == trigger and self._key in (None, gone.key):
+                recent.let_go.setdefault(gone.reason, Tally()).add(gone.event, gone.dependency)
+                recent.in_vain = recent.in_vain if gone.reason == SUPERSEDED else gone.reason
+        if any(fired.trigger == trigger and self._key in (None, fired.key) for fired in told.fired):
+            recent.in_vain = None
 
     def _note_near_miss(self, trigger: str, event: Event) -> None:
         names = [name for name in (event.subject, event.type) if name]

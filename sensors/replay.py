@@ -57,10 +57,9 @@ def past_events(reader: Reader, plan: SensorPlan, ranges: Ranges, clock: Clock) 
             event = from_kafka(record.headers, record.value)
         except InvalidEvent:
             continue  # it went to the dead letters then, and would again
-        if REPLAY_OF not in event.attributes and REPLAY_FOR not in event.attributes:
-            dependencies = explainer.asked_for_by(event)
-            if dependencies:
-                yield Past(record, event, timed.moment, dependencies)
+        dependencies = explainer.asked_for_by(event)
+        if dependencies and REPLAY_OF not in event.attributes:
+            yield Past(record, event, timed.moment, dependencies)
 
 
 def copy_for(name: SensorName, past: Past) -> Output:

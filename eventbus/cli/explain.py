@@ -50,8 +50,7 @@ def explain(
 ) -> None:
     """Why has this not fired? Tells it from the topics of the sensor that runs, which it does not disturb.
 
-    With --events it works offline: it tells for every event what it matched, what is held then, what fired, and why
-    not.
+    With --events it works offline: what each of these matches, what is held then, what fires, and why not.
     """
     from eventbus.cli.live import explain_live
     from eventbus.cli.manifests import load_sensor

@@ -42,8 +42,7 @@ def replay(
 ) -> None:
     """Feed past events to one sensor again: copies that all other sensors pass over are added to the event topic.
 
-    Everything that the sensor does with them it does once more. After an interruption some copies may be written
-    already, and to repeat a replay is safe only for triggers with `dedupe`.
+    To repeat a replay, as after an interruption, is safe only for triggers with `dedupe`: all others act again.
     """
     from eventbus.cli.connection import connect
     from eventbus.cli.manifests import load_sensor

@@ -257,6 +257,19 @@ def test_events_that_were_let_go_are_the_answer(rules: dict[str, Any], events: l
     assert answer.code == code
 
 
+def test_what_was_let_go_before_a_firing_is_no_answer() -> None:
+    seen = recent(paid(), paid(), packed(weight=99), packed(), paid(), plan=make_plan(rules={"within": "1s"}))
+    assert seen.let_go["expired"].count == 1
+    assert told(seen, last=FIRED).answer.code == "fired"
+
+
+def test_what_is_missing_because_it_expired_is_told() -> None:
+    seen = recent(paid(), paid(), packed(weight=99), packed(), plan=make_plan(rules={"within": "1s"}))
+    answer = told(seen, held=[holding("b", missing="a")]).answer
+    assert answer.code == "expired"
+    assert answer.text.endswith("waits for a: paid got too old to be joined with what came later.")
+
+
 def test_dead_letters_are_told_by_reason() -> None:
     letters = {"action-failed": Tally(2, "0:7", "no answer")}
     diagnosis = told(dead_letters=letters)
