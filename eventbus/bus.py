@@ -12,7 +12,7 @@ from typing import Self, TypeAlias
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.cloudevents import to_kafka
-from eventbus.errors import ConfigError, LogError, RetriableError
+from eventbus.errors import ConfigError, LogError, RetriableError, UnproducibleError
 from eventbus.events import Event
 from eventbus.hashing import partition_of
 from eventbus.names import BusName
@@ -77,14 +77,7 @@ class Bus:
 
     def publish_all(self, events: Iterable[Event], *, timeout: float = PUBLISH_SECONDS) -> list[Position]:
         """As `publish`. Events with the same key (see `Event.key`) keep their order."""
-        publisher = self._open_publisher()
-        deadline = Deadline(SystemClock(), timeout)
-        fates: list[Fate] = []
-        for event in events:
-            event.check()
-            fates.append(None)
-            _send(publisher, self._output(event), partial(_settle, fates, len(fates) - 1), deadline)
-        publisher.flush(deadline.left())
+        fates = self.write(map(self._output, events), timeout=timeout)
         for fate in fates:
             if isinstance(fate, LogError):
                 raise fate
@@ -97,7 +90,23 @@ class Bus:
             )
         return positions
 
+    def write(self, outputs: Iterable[Output], *, timeout: float = PUBLISH_SECONDS) -> list[Fate]:
+        """Write records where they say; returns what became of each of them, whatever that is."""
+        publisher = self._open_publisher()
+        deadline = Deadline(SystemClock(), timeout)
+        fates: list[Fate] = []
+        for output in outputs:
+            fates.append(None)
+            settle = partial(_settle, fates, len(fates) - 1)
+            try:
+                _send(publisher, output, settle, deadline)
+            except UnproducibleError as error:
+                settle(error, None)
+        publisher.flush(deadline.left())
+        return fates
+
     def _output(self, event: Event) -> Output:
+        event.check()
         headers, value = to_kafka(event)
         key = event.key
         partition = next(self._turn) % self._partitions if key is None else partition_of(key, self._partitions)
@@ -126,6 +135,7 @@ class Bus:
 
 
 Fate: TypeAlias = LogError | Position | None
+"""Where a record was written, or why not; None: nobody has said so in time, and it may still be written."""
 
 
 def _settle(fates: list[Fate], index: int, error: LogError | None, position: Position | None) -> None:

@@ -19,6 +19,8 @@ Attribute: TypeAlias = str | int | bool
 
 SPEC_VERSIONS = ("1.0", "0.3")
 DEFAULT_TYPE = "dev.eventbus.event"
+REPLAY_FOR, REPLAY_OF = "replayfor", "replayof"
+"""Attributes of a replayed copy: the full name of the only sensor that it is for, and the place of the original."""
 _REQUIRED = ("specversion", "id", "source", "type")
 _NAME = re.compile(r"[a-z0-9]+")
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")

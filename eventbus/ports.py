@@ -188,6 +188,12 @@ class Reader(Protocol):
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset that still exists and the next one to be written (read_uncommitted)."""
 
+    def offset_at(self, topic: str, partition: int, timestamp: int) -> int:
+        """Where to begin so as to read all that was appended at this time (milliseconds since 1970) or later.
+
+        Where nothing was, that is the end of what is committed.
+        """
+
     def open(self, topic: str, partition: int, offset: int) -> None:
         """Read this partition too, from `offset` on."""
 
@@ -239,6 +245,9 @@ class Cluster(Protocol):
 
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
         """What any group has committed, without joining it; one entry per partition of the topic."""
+
+    def members(self, group: str) -> int:
+        """How many consumers any group has at the moment, without joining it."""
 
     def consumer(self, group: str, topic: str, listener: RebalanceListener) -> GroupConsumer:
         """Join a group."""

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import msgspec
 
 from eventbus.cloudevents import from_json_batch, to_kafka
-from eventbus.events import Event
-from eventbus.formats import action_fact, trigger_fact
+from eventbus.events import REPLAY_FOR, Event
+from eventbus.formats import action_fact, dead_letter, trigger_fact
 from eventbus.metadata import JoinCommit
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
@@ -66,6 +66,14 @@ class LetGo(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str = ""
 
 
+class Buried(msgspec.Struct, frozen=True):
+    """An event goes to the dead letters; where only one trigger cannot use it, that is named."""
+
+    reason: str
+    detail: str
+    trigger: str | None
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """What one event did."""
 
@@ -83,6 +91,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """Events that were replaced, expired, or did not count."""
     unmatched: str | None
     """Why no trigger got the event."""
+    dead_letters: list[Buried] = msgspec.field(default_factory=list)
+    """What the event cannot be used for."""
 
 
 class Explainer:
@@ -108,6 +118,7 @@ class Explainer:
         fired: list[Fired] = []
         waiting: list[Waiting] = []
         let_go: list[LetGo] = []
+        buried: list[Buried] = []
         for output in outputs:
             if output.topic == self._plan.name.topic(Kind.ACTION):
                 fired.append(self._firing(output))
@@ -115,6 +126,9 @@ class Explainer:
                 found = self._join_one(output, let_go)
                 fired += [found] if isinstance(found, Fired) else []
                 waiting += [found] if isinstance(found, Waiting) else []
+            else:
+                letter = dead_letter(Record(output.topic, 0, 0, 0, output.key, output.value, output.headers))
+                buried.append(Buried(letter.reason, letter.detail, letter.trigger))
         return Explanation(
             event=event.id,
             source=event.source,
@@ -124,8 +138,13 @@ class Explainer:
             fired=fired,
             waiting=waiting,
             let_go=let_go,
-            unmatched=None if matched or self._filtered else self._why_unmatched(event),
+            unmatched=None if matched or self._filtered or buried else self._why_unmatched(event),
+            dead_letters=buried,
         )
+
+    def asked_for_by(self, event: Event) -> list[str]:
+        """The dependencies that ask for events of this source and name."""
+        return self._matcher.asked_for_by(event)
 
     def waiting(self, trigger: str) -> list[Waiting]:
         """What a trigger holds now, and what it waits for, for each of its correlation keys."""
@@ -173,6 +192,9 @@ class Explainer:
         return Fired(fact.trigger, fact.id, ids_of(self._plan.triggers[fact.trigger], events), fact.key)
 
     def _why_unmatched(self, event: Event) -> str:
+        only_for = event.attributes.get(REPLAY_FOR, str(self._plan.name))
+        if only_for != str(self._plan.name):
+            return f"it was replayed for the sensor `{only_for}` only"
         sources = sorted({dependency.source for dependency in self._plan.dependencies})
         if event.source not in sources:
             return f"no dependency asks for the source `{event.source}`; they ask for {_listed(sources)}"

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-
-import msgspec
+from collections.abc import Generator, Mapping, Sequence
 
 from eventbus.clock import Deadline
 from eventbus.errors import RetriableError
@@ -18,6 +16,7 @@ from eventbus.metadata import decode_join
 from eventbus.names import Kind, Stage
 from eventbus.ports import Clock, Cluster, Committed, Reader, Record
 from eventbus.topics import Topology
+from sensors.evidence import HeldEvent, TriggerState
 from sensors.explain import Waiting, describe
 from sensors.held import Held
 from sensors.join import JoinPartition
@@ -25,27 +24,6 @@ from sensors.plan import SensorPlan
 
 _READ_SECONDS = 30.0
 _RETRY_SECONDS = 0.02
-
-
-class HeldEvent(msgspec.Struct, frozen=True):
-    """An event that waits, since when (milliseconds since 1970), and where it stands in the event topic."""
-
-    dependency: str
-    source: str
-    id: str
-    since: int
-    partition: int
-    offset: int
-
-
-class TriggerState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one trigger holds and waits for, for one correlation key."""
-
-    trigger: str
-    condition: str
-    held: list[HeldEvent]
-    missing: list[list[str]]
-    key: str = ""
 
 
 def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Clock) -> list[TriggerState]:
@@ -101,7 +79,7 @@ def stable_commits(cluster: Cluster, group: str, topic: str, clock: Clock) -> di
 
 def read_range(
     reader: Reader, topic: str, partition: int, *, start: int, end: int | None, clock: Clock
-) -> Iterator[Record]:
+) -> Generator[Record]:
     """Committed records of one partition from `start` to `end`, by default to what is there now."""
     first, last = reader.offsets(topic, partition)
     end = last if end is None else min(end, last)

@@ -25,7 +25,8 @@ from eventbus.topics import ensure_sensor_topics
 from sensors.audit.commits import SeenCommit
 from sensors.audit.invocations import Call, Mishap
 from sensors.audit.verdict import Evidence, Verdict, judge
-from sensors.inspection import TriggerState, held_state, read_range, stable_commits
+from sensors.evidence import TriggerState
+from sensors.inspection import held_state, read_range, stable_commits
 from sensors.join import HORIZON_RECORDS
 from sensors.sensor import Sensor
 

@@ -9,7 +9,8 @@ first dependency in the order of the condition.
 
 An event is found by (source, name) in one dictionary, so one that concerns nobody costs the same with 1 or 1,000
 triggers. Its name is its subject, as argo-events has it; where no dependency asks for that, its type. It goes to the
-partition of its trigger and correlation key, so that all that may be joined meets there.
+partition of its trigger and correlation key, so that all that may be joined meets there. A copy that was replayed for
+another sensor concerns nobody here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import msgspec
 
 from eventbus.cloudevents import from_kafka, to_json
 from eventbus.errors import InvalidEvent
-from eventbus.events import Event
+from eventbus.events import REPLAY_FOR, Event
 from eventbus.formats import (
     TRIGGER_HEADER,
     VERSION,
@@ -79,6 +80,7 @@ class Matcher:
     def __init__(
         self, plan: SensorPlan, topology: Topology, replica: str, on_rejected: OnRejected | None = None
     ) -> None:
+        self._sensor = str(plan.name)
         self._trigger_topic = plan.name.topic(Kind.TRIGGER)
         self._dead_letters = DeadLetters(plan.name, Stage.MATCH, topology, replica)
         self._replica = replica
@@ -96,9 +98,7 @@ class Matcher:
             event = from_kafka(record.headers, record.value)
         except InvalidEvent as error:
             return [self._dead_letters.of(record, INVALID_EVENT, str(error))]
-        attributes = event.attributes
-        source = attributes["source"]
-        found = self._routes.get((source, attributes.get("subject"))) or self._routes.get((source, attributes["type"]))
+        found = self._found(event)
         if found is None:
             return []
         if found.gates:
@@ -112,6 +112,18 @@ class Matcher:
             else:
                 outputs.append(self._to_join(route.trigger, route.dependencies, record, document, trace))
         return outputs
+
+    def asked_for_by(self, event: Event) -> list[str]:
+        """The dependencies in conditions that ask for events of this source and name, whatever their filters say."""
+        found = self._found(event)
+        return sorted({name for route in found.routes for name in route.dependencies}) if found else []
+
+    def _found(self, event: Event) -> _Routes | None:
+        attributes = event.attributes
+        if attributes.get(REPLAY_FOR, self._sensor) != self._sensor:
+            return None
+        source = attributes["source"]
+        return self._routes.get((source, attributes.get("subject"))) or self._routes.get((source, attributes["type"]))
 
     def _to_join(
         self,

@@ -75,6 +75,11 @@ class SensorPlan(msgspec.Struct, frozen=True):
     dependencies: tuple[DependencyPlan, ...]
     triggers: Mapping[str, TriggerPlan]
 
+    def wanted_by(self, trigger: str) -> dict[str, DependencyPlan]:
+        """The dependencies in a trigger's condition, by their names."""
+        names = self.triggers[trigger].condition.names
+        return {dependency.name: dependency for dependency in self.dependencies if dependency.name in names}
+
     @classmethod
     def of(
         cls,

@@ -94,8 +94,13 @@ class Outcome(msgspec.Struct, frozen=True):
     refused: str | None = None
 
 
-def read_letters(cluster: Cluster, name: SensorName, selection: Selection, clock: Clock) -> Iterator[Letter]:
-    """The dead letters of a sensor, partition by partition, in the order they were written."""
+def read_letters(
+    cluster: Cluster, name: SensorName, selection: Selection, clock: Clock, newest: int | None = None
+) -> Iterator[Letter]:
+    """The dead letters of a sensor, partition by partition, in the order they were written.
+
+    `newest`: only among so many records of each partition. The mark of a letter comes after it.
+    """
     topic = name.topic(Kind.DLQ)
     info = cluster.describe([topic])[topic]
     if info is None:
@@ -104,9 +109,9 @@ def read_letters(cluster: Cluster, name: SensorName, selection: Selection, clock
     try:
         for partition in range(info.partitions):
             first, end = reader.offsets(topic, partition)
-            everything = range(first, end)
-            marks = _marks(_records(reader, topic, partition, everything, clock))
-            for record in _records(reader, topic, partition, everything, clock):
+            wanted = range(first if newest is None else max(first, end - newest), end)
+            marks = _marks(_records(reader, topic, partition, wanted, clock))
+            for record in _records(reader, topic, partition, wanted, clock):
                 if header(record.headers, REDRIVE_MARK_HEADER) is None:
                     letter = _letter(record, marks.get(record.offset))
                     if selection.wants(letter):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eventbus.names import BusName, SensorName
-    from sensors.inspection import TriggerState
+    from sensors.evidence import TriggerState
 
 _PATIENCE_SECONDS = 15.0
 _POLL_SECONDS = 0.3

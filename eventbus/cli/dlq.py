@@ -17,7 +17,8 @@ from eventbus.cli.options import (
     Verbose,
     examples,
 )
-from eventbus.cli.printing import Styled, one_line, print_table, say, say_json, warn, when
+from eventbus.cli.printing import Styled, one_line, print_table, say, say_json, warn
+from eventbus.moments import when
 
 if TYPE_CHECKING:
     from eventbus.names import SensorName

@@ -1,4 +1,4 @@
-"""`eventbus explain`: what would this sensor do with these events, and why? Needs no broker."""
+"""`eventbus explain`: what would this sensor do with these events, and why? Or: why has the one that runs not fired?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventbus.cli.options import Manifest, Output, OutputOption
+from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
 from eventbus.cli.printing import print_table, say, say_json
 
 if TYPE_CHECKING:
     from sensors.explain import Explanation, Fired, Ids, LetGo, Waiting
+    from sensors.plan import SensorPlan
 
 _LET_GO = {
     "superseded": ("replaced", "the latest event of a dependency wins"),
@@ -27,19 +28,58 @@ _LET_GO = {
 def explain(
     sensor: Manifest,
     *,
-    events: Annotated[Path, typer.Option(metavar="EVENTS.jsonl", help="One JSON event per line; - is stdin.")],
+    events: Annotated[
+        Path | None,
+        typer.Option(metavar="EVENTS.jsonl", help="What would these do? One JSON event per line; - is stdin."),
+    ] = None,
     trigger: Annotated[str | None, typer.Option(help="Tell about this trigger only.")] = None,
+    key: Annotated[str | None, typer.Option(help="Without --events: about this correlation key only.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGO|TIME",
+            help="Without --events: look at events from then on.",
+            show_default="the last 1,000 events",
+        ),
+    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    namespace: Namespace = "default",
+    bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
+    verbose: Verbose = False,
 ) -> None:
-    """Tell for every event what it matched, what is held now, what fired, and why not. Works offline."""
+    """Why has this not fired? Tells it from the topics of the sensor that runs, which it does not disturb.
+
+    With --events it works offline: what each of these matches, what is held then, what fires, and why not.
+    """
+    from eventbus.cli.live import explain_live
     from eventbus.cli.manifests import load_sensor
+    from eventbus.errors import ConfigError
     from eventbus.names import BusName
+
+    loaded = load_sensor(sensor, BusName(namespace, bus))
+    plan = loaded.sensor.blueprint(loaded.name.bus).plan
+    triggers = _chosen(list(plan.triggers), trigger)
+    if events is None:
+        explain_live(
+            plan,
+            triggers,
+            key=key,
+            since=since,
+            bootstrap_servers=bootstrap_servers,
+            output=output,
+            verbose=verbose,
+        )
+    elif key is not None or since is not None:
+        raise ConfigError("--key and --since are about a sensor that runs: leave out --events")
+    else:
+        _explain_offline(plan, triggers, events, output)
+
+
+def _explain_offline(plan: SensorPlan, triggers: Sequence[str], events: Path, output: Output) -> None:
     from eventsources.jsonl import read_events
     from sensors.explain import Explainer
 
-    loaded = load_sensor(sensor, BusName())
-    plan = loaded.sensor.blueprint(loaded.name.bus).plan
-    triggers = _chosen(list(plan.triggers), trigger)
     dependencies = {name for each in triggers for name in plan.triggers[each].condition.names}
     explainer = Explainer(plan)
     for number, event in enumerate(read_events(events), start=1):
@@ -87,6 +127,7 @@ def _only(explanation: Explanation, triggers: Sequence[str], dependencies: Colle
         fired=[firing for firing in explanation.fired if firing.trigger in triggers],
         waiting=[each for each in explanation.waiting if each.trigger in triggers],
         let_go=[each for each in explanation.let_go if each.trigger in triggers],
+        dead_letters=[each for each in explanation.dead_letters if each.trigger in (None, *triggers)],
         unmatched=f"it is for the trigger {', '.join(others)}" if others and not matched else explanation.unmatched,
     )
 
@@ -104,6 +145,8 @@ def _remarks(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
         yield "matched", "", f"{trigger}: {', '.join(dependencies)}"
     for dependency, reason in explanation.filtered.items():
         yield "filtered", "yellow", f"{dependency}: {reason}"
+    for buried in explanation.dead_letters:
+        yield "dead", "red", f"{buried.reason}: {buried.detail}"
     for gone in explanation.let_go:
         label, why = _LET_GO[gone.reason]
         yield label, "yellow", f"{_slot(gone)}: {gone.event} for {gone.dependency} ({why})"

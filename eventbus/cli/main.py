@@ -16,6 +16,7 @@ from eventbus.cli.explain import explain
 from eventbus.cli.graph import graph
 from eventbus.cli.options import examples
 from eventbus.cli.printing import complain, say
+from eventbus.cli.replay import replay
 from eventbus.cli.run import run
 from eventbus.cli.scenarios import run_scenarios
 from eventbus.cli.schema import schema
@@ -62,7 +63,11 @@ app.command(
     ),
 )(tail)
 app.command(
-    epilog=examples("eventbus explain orders.yaml --events events.jsonl --trigger ship"),
+    epilog=examples(
+        "eventbus explain orders.yaml --trigger ship",
+        "eventbus explain orders.yaml --key order-17 --since 24h",
+        "eventbus explain orders.yaml --events events.jsonl --trigger ship",
+    ),
 )(explain)
 app.command("test", epilog=examples("eventbus test scenarios/", "eventbus test scenarios/refunds --output json"))(
     run_scenarios
@@ -80,6 +85,12 @@ app.command(
     ),
 )(flush)
 app.add_typer(dlq.app)
+app.command(
+    epilog=examples(
+        "eventbus replay orders.yaml --since 24h --dry-run",
+        "eventbus replay orders.yaml --since 2026-03-01T14:30:00Z --until 2026-03-01T15:00:00Z",
+    ),
+)(replay)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 Styled = tuple[str, str]
 """A text and its style on a terminal."""
@@ -68,23 +65,3 @@ def _harmless(part: str | Styled) -> str | Styled:
 
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def when(timestamp: int) -> str:
-    """Milliseconds since 1970 as local time."""
-    if timestamp < 0:
-        return "-"
-    moment = datetime.fromtimestamp(timestamp / 1000, UTC).astimezone()
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp % 1000:03d}"
-
-
-def duration(milliseconds: int) -> str:
-    """A rough length of time, for people."""
-    seconds = max(0, milliseconds) // 1000
-    if seconds < _MINUTE:
-        return f"{seconds} s"
-    if seconds < _HOUR:
-        return f"{seconds // _MINUTE} min"
-    if seconds < _DAY:
-        return f"{seconds // _HOUR} h {seconds % _HOUR // _MINUTE} min"
-    return f"{seconds // _DAY} d {seconds % _DAY // _HOUR} h"

@@ -9,11 +9,12 @@ from typing import TypeAlias
 import msgspec
 
 from eventbus.cli.options import View
-from eventbus.cli.printing import Styled, when
+from eventbus.cli.printing import Styled
 from eventbus.cloudevents import from_json, from_kafka, to_json
 from eventbus.errors import EventBusError
 from eventbus.events import Event
 from eventbus.formats import REDRIVE_MARK_HEADER, action_fact, dead_letter, header, invocation, trigger_fact
+from eventbus.moments import when
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Record
 from sensors.actionrecords import events_by_dependency

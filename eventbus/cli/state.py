@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from eventbus.cli.explain import alternatives
 from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
-from eventbus.cli.printing import duration, print_table, say, say_json, when
+from eventbus.cli.printing import print_table, say, say_json
+from eventbus.moments import duration, when
 
 if TYPE_CHECKING:
-    from sensors.inspection import TriggerState
+    from sensors.evidence import TriggerState
 
 _PATIENCE_SECONDS = 15.0
 _COLUMNS = ["trigger", "condition", "holds", "event", "since", "age", "waits for"]

@@ -100,6 +100,12 @@ class KafkaAdmin:
         """The first offset and the end, whatever the transactions in between."""
         return self._offset(topic, partition, _FIRST), self._offset(topic, partition, _END)
 
+    def members(self, group: str) -> int:
+        futures = self._client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT)
+        doing = f"asking who is in group {group}"
+        description = self._answer(futures[group], doing, unless=KafkaError.GROUP_ID_NOT_FOUND)
+        return 0 if description is None else len(description.members)
+
     def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The end of each partition; 0 for one whose end cannot be told now, because it has no leader."""
         ends = {}

@@ -42,6 +42,9 @@ class KafkaCluster:
         finally:
             client.close()
 
+    def members(self, group: str) -> int:
+        return self._admin.members(group)
+
     def consumer(self, group: str, topic: str, listener: RebalanceListener) -> KafkaConsumer:
         return KafkaConsumer(self._settings, self._admin, group, topic, listener)
 

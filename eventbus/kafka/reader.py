@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
 from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
-from eventbus.kafka.config import Settings, make_client
+from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import fetch_error, translated
 from eventbus.kafka.fetched import Trouble, consume, split, to_records
 from eventbus.kafka.outage import Outage
@@ -25,6 +25,17 @@ class KafkaReader:
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         return self._admin.offsets(topic, partition)
+
+    def offset_at(self, topic: str, partition: int, timestamp: int) -> int:
+        # The admin client answers -1 both where nothing is so young and where it does not know whom to ask.
+        place = TopicPartition(topic, partition, max(0, timestamp))
+        with translated(f"asking for an offset of {topic}/{partition} by its time {self._where}"):
+            # Asked first, so that what is appended meanwhile is not passed over.
+            _first, end = self._client.get_watermark_offsets(place, REQUEST_TIMEOUT)
+            [found] = self._client.offsets_for_times([place], REQUEST_TIMEOUT)
+            if found.error is not None:
+                raise KafkaException(found.error)
+        return end if found.offset == OFFSET_END else found.offset
 
     def open(self, topic: str, partition: int, offset: int) -> None:
         self._close_partition(topic, partition)

@@ -58,6 +58,10 @@ class MemoryCluster:
                 raise FatalError(f"topic {topic} does not exist")
             return self._broker.group(group).committed(topic, range(len(known.partitions)))
 
+    def members(self, group: str) -> int:
+        with self._broker.looking():
+            return len(self._broker.group(group).members)
+
     def consumer(self, group: str, topic: str, listener: RebalanceListener) -> MemoryConsumer:
         return MemoryConsumer(self._broker, group, topic, listener)
 

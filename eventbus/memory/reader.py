@@ -19,6 +19,10 @@ class MemoryReader:
             log = self._broker.partition(topic, partition)
             return log.start, log.end
 
+    def offset_at(self, topic: str, partition: int, timestamp: int) -> int:
+        with self._broker.looking():
+            return self._broker.partition(topic, partition).offset_at(timestamp)
+
     def open(self, topic: str, partition: int, offset: int) -> None:
         self._positions[topic, partition] = offset
 

@@ -111,6 +111,11 @@ class Partition:
                 records.append(entry.record)
         return records, stable
 
+    def offset_at(self, timestamp: int) -> int:
+        """The first record with this timestamp or a later one, else the end of what is committed."""
+        later = (e.offset for e in self._entries if e.record is not None and e.record.timestamp >= timestamp)
+        return min(next(later, self.end), self.last_stable_offset)
+
     def truncate(self, before_offset: int) -> None:
         """Remove the oldest records, as retention does."""
         start = max(self.start, min(before_offset, self.end))

@@ -13,7 +13,7 @@ import msgspec
 
 from eventbus.cloudevents import from_kafka
 from eventbus.errors import FormatError, InvalidEvent
-from eventbus.events import Event
+from eventbus.events import REPLAY_FOR, Event
 from eventbus.formats import FLUSH_HEADER, UNREADABLE, Flush, Source, TriggerFact, flush, header, trigger_fact
 from eventbus.hashing import action_id
 from eventbus.names import SensorName, Stage
@@ -136,6 +136,8 @@ class Reference:
         except InvalidEvent:
             self.invalid.add(place_of(record))
             return
+        if event.attributes.get(REPLAY_FOR) not in (None, str(self._name)):
+            return  # a copy for another sensor
         source = Source(record.partition, record.offset, record.timestamp)
         names = self._satisfied[generation]
         named = names.get((event.source, event.subject)) or names.get((event.source, event.type), set())

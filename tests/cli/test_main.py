@@ -10,11 +10,12 @@ import pytest
 import typer
 
 from eventbus.cli import main as main_module
-from eventbus.cli.printing import duration, one_line, when
+from eventbus.cli.printing import one_line
 from eventbus.errors import EventBusError, FatalError, Superseded
+from eventbus.moments import duration, when
 from tests.cli.conftest import Answer, Command
 
-COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive", "demo"]
+COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive", "replay", "demo"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from eventbus.errors import AbortableError, RetriableError
 from eventbus.ports import Commit, Committed, Output, TopicSpec
-from tests.contract.lab import Lab, commit_offset, settle, stable, values
+from tests.contract.lab import PATIENCE, Lab, commit_offset, settle, stable, values
 
 
 def test_offsets_and_metadata_are_committed_with_the_records(lab: Lab) -> None:
@@ -167,3 +169,14 @@ def test_the_offsets_of_a_topic_are_deleted_with_it(lab: Lab) -> None:
     lab.cluster.delete([topic])
     lab.cluster.create([TopicSpec(topic, 1, {})])
     assert lab.committed(topic) == {0: None}
+
+
+def test_a_groups_members_are_counted_without_joining_it(lab: Lab) -> None:
+    topic = lab.topic()
+    assert lab.cluster.members(lab.name("group")) == 0
+    member = lab.member(topic)
+    assert lab.cluster.members(lab.name("group")) == 1
+    member.consumer.close()
+    deadline = time.monotonic() + PATIENCE
+    while lab.cluster.members(lab.name("group")):
+        assert time.monotonic() < deadline

@@ -119,3 +119,36 @@ def test_an_offset_that_does_not_exist_is_fatal_and_named(lab: Lab) -> None:
 def test_offsets_of_what_does_not_exist_are_an_error(lab: Lab) -> None:
     with pytest.raises(LogError, match="missing"):
         lab.reader().offsets(lab.name("missing"), 0)
+
+
+def _write_later(lab: Lab, topic: str, value: bytes, than: int) -> int:
+    """Write a record with a timestamp that is later; returns it."""
+    while (newest := lab.read_all(topic)[-1:]) == [] or newest[0].timestamp <= than:
+        lab.write(topic, value)
+    return newest[0].timestamp
+
+
+def test_reading_can_begin_at_a_time(lab: Lab) -> None:
+    topic = lab.topic(message_timestamp_type="LogAppendTime")
+    first = _write_later(lab, topic, b"a", than=0)
+    second = _write_later(lab, topic, b"b", than=first)
+    reader = lab.reader()
+    _, end = reader.offsets(topic, 0)
+    for timestamp, expected in ((0, b"a"), (first, b"a"), (first + 1, b"b"), (second, b"b"), (second + 1, None)):
+        reader.open(topic, 0, reader.offset_at(topic, 0, timestamp))
+        assert values(read_to(reader, topic, 0, end))[:1] == ([] if expected is None else [expected])
+
+
+def test_a_time_does_not_lead_past_an_open_transaction(lab: Lab) -> None:
+    topic = lab.topic()
+    open_ended = lab.producer("open")
+    open_ended.begin()
+    open_ended.produce([Output(topic, 0, None, b"a")])
+    wait_for_end(lab, topic, 1)
+    assert lab.reader().offset_at(topic, 0, 2**42) == 0
+    open_ended.commit()
+
+
+def test_an_empty_partition_has_an_offset_for_every_time(lab: Lab) -> None:
+    topic = lab.topic()
+    assert [lab.reader().offset_at(topic, 0, timestamp) for timestamp in (0, 2**42)] == [0, 0]

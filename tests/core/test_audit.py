@@ -491,3 +491,13 @@ def test_exactly_once_is_written_exactly_once(written: int, clean: bool) -> None
     ]
     run.calls += [call(action)] * written
     assert run.verdict().clean is clean
+
+
+@pytest.mark.parametrize("meant_for", ["ns/bus/other", str(NAME)])
+def test_the_reference_knows_for_whom_a_copy_was_replayed(meant_for: str) -> None:
+    run = Run()
+    copy = Event.new("shop", "b", id="e1", partitionkey="k", replayfor=meant_for, replayof="0:1")
+    run.events.append(event_record(copy, offset=len(run.events)))
+    run.commits.append(SeenCommit(Stage.MATCH, 0, len(run.events), encode_match(OWNER), REPLICA))
+    lost = {violation.breach for violation in run.verdict().violations}
+    assert bool(lost) is (meant_for == str(NAME))

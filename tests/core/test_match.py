@@ -24,8 +24,11 @@ from eventbus.formats import (
 )
 from eventbus.hashing import action_id
 from eventbus.names import Kind
+from sensors.filters.gate import compile_gate
+from sensors.filters.spec import Filters
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
+from sensors.scripts import ScriptHost
 from tests.core.builders import NAME, TOPOLOGY, as_read, event_record, make_plan
 
 PARENT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
@@ -139,3 +142,28 @@ def test_an_event_that_concerns_nobody_costs_the_same_with_1_or_1000_triggers() 
     large = Matcher(make_plan({f"t{number}": "a && b" for number in range(1000)}), TOPOLOGY, "0")
     small.outputs(record)
     assert calls_made(lambda: small.outputs(record)) == calls_made(lambda: large.outputs(record))
+
+
+@pytest.mark.parametrize("meant_for", ["ns/bus/sensor", "ns/bus/other", "sensor"])
+def test_a_replayed_copy_is_for_the_sensor_that_it_names_only(meant_for: str) -> None:
+    matched = meant_for == str(NAME)
+    copy = Event.new("shop", "a", replayfor=meant_for, replayof="0:17")
+    match = matcher(join="a && b", direct="a")
+    assert [bool(match.outputs(event_record(copy))), match.asked_for_by(copy) != []] == [matched, matched]
+
+
+def test_who_asks_for_an_event_is_told_by_source_and_name() -> None:
+    match = matcher(join="a && b", direct="a || c")
+    asked = [match.asked_for_by(Event.new("shop", name)) for name in "abd"]
+    assert asked == [["a"], ["b"], []]
+    assert match.asked_for_by(Event.new("elsewhere", "a")) == []
+
+
+def test_a_filter_on_the_context_can_tell_copies_from_originals() -> None:
+    plan = make_plan({"t": "a"})
+    gate = compile_gate(Filters.model_validate({"context": {"replayof": "0:17"}}), "and", None, ScriptHost())
+    picky = [msgspec.structs.replace(plan.dependencies[0], gate=gate)]
+    match = Matcher(SensorPlan.of(plan.name, plan.owner, picky, plan.triggers.values()), TOPOLOGY, "0")
+    assert match.outputs(event_record(Event.new("shop", "a"))) == []
+    copy = Event.new("shop", "a", replayfor=str(NAME), replayof="0:17")
+    assert len(match.outputs(event_record(copy))) == 1

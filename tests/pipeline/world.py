@@ -20,7 +20,8 @@ from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology, ensure_sensor_topics
 from sensors import ActionCall, Replica, RetryPolicy, Sensor, Settings
-from sensors.inspection import TriggerState, held_state, read_range, stable_commits
+from sensors.evidence import TriggerState
+from sensors.inspection import held_state, read_range, stable_commits
 
 DEPENDENCIES = {name: ("shop", name) for name in "abcd"}
 Call = tuple[str, dict[str, str]]

@@ -127,6 +127,9 @@ class SimCluster:
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
         return self._cluster.committed(group, topic)
 
+    def members(self, group: str) -> int:
+        return self._cluster.members(group)
+
     def consumer(self, group: str, topic: str, listener: RebalanceListener) -> SimConsumer:
         return SimConsumer(self._cluster.consumer(group, topic, _Listener(listener, self._host)), self._host)
 
@@ -210,6 +213,7 @@ class SimReader:
     def __init__(self, real: MemoryReader, host: Host) -> None:
         self._real = real
         self._host = host
+        self.offset_at = real.offset_at
         self.open = real.open
         self.position = real.position
         self.close = real.close
