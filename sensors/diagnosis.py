@@ -13,6 +13,7 @@ import msgspec
 
 from eventbus.moments import duration, when
 from eventbus.names import Stage
+from sensors.deadletters import PAUSED
 from sensors.evidence import Evidence, Firing, StageProgress, Tally, TriggerEvidence, TriggerState
 from sensors.match import CORRELATE
 from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, SUCCEEDED
@@ -69,6 +70,8 @@ def _findings(evidence: Evidence, trigger: TriggerEvidence) -> Iterator[Finding]
         yield Finding("sensor", _progress(evidence, stage))
     if evidence.other_generation is not None:
         yield Finding("sensor", f"generation {evidence.other_generation} was at work last, which is not this manifest")
+    if trigger.paused_since is not None:
+        yield Finding("sensor", f"paused since {duration(evidence.now - trigger.paused_since)}")
     for state in trigger.held[:_SHOWN]:
         yield Finding("holds", _held(evidence, state))
     if len(trigger.held) > _SHOWN:
@@ -175,6 +178,7 @@ def _answer(evidence: Evidence, trigger: TriggerEvidence) -> Answer:
     answers = (
         _not_at_work(evidence, trigger),
         _other_version(evidence),
+        _is_paused(evidence, trigger),
         _fired_in_vain(evidence, trigger),
         _waits(evidence, trigger),
         _let_go(trigger),
@@ -209,6 +213,15 @@ def _other_version(evidence: Evidence) -> Answer | None:
         f"What was at work last (generation {evidence.other_generation}) is another version of the sensor than this "
         "manifest: look whether it is deployed.",
     )
+
+
+def _is_paused(evidence: Evidence, trigger: TriggerEvidence) -> Answer | None:
+    if trigger.paused_since is None:
+        return None
+    since = duration(evidence.now - trigger.paused_since)
+    waiting = trigger.dead_letters.get(PAUSED, Tally()).count
+    kept = _number(waiting, "action")
+    return Answer("paused", f"It is paused since {since}. Kept for `eventbus resume`: {kept}.")
 
 
 def _fired_in_vain(evidence: Evidence, trigger: TriggerEvidence) -> Answer | None:

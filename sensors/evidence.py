@@ -128,6 +128,7 @@ class TriggerEvidence(msgspec.Struct, frozen=True):
     waiting_since: int | None
     dead_letters: dict[str, Tally]
     """By reason."""
+    paused_since: int | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from eventbus.names import Kind, Stage
 from eventbus.ports import Clock, Cluster, Committed, Reader, Record
 from eventbus.topics import Topology
 from sensors.actionrecords import events_by_dependency
+from sensors.control import paused_triggers
 from sensors.evidence import (
     Evidence,
     Firing,
@@ -34,6 +35,7 @@ from sensors.evidence import (
 )
 from sensors.explain import Explainer, ids_of
 from sensors.inspection import held_state, read_range, stable_commits
+from sensors.pauses import ALL
 from sensors.plan import SensorPlan
 from sensors.reading import in_order_of_time, newest, ranges_between
 from sensors.redrive import Selection, read_letters
@@ -87,6 +89,7 @@ class Investigation:
             recent = self._recent(reader)
             firings = self._last_firings(reader)
         letters = self._dead_letters()
+        paused = paused_triggers(self._cluster, self._name, self._clock)
         return Evidence(
             sensor=str(self._name),
             now=self._clock.now_ms(),
@@ -95,7 +98,12 @@ class Investigation:
             events=self._events,
             since=self._since,
             unreadable=self._unreadable,
-            triggers=[self._about(name, held, recent, firings, letters) for name in self._question.triggers],
+            triggers=[
+                msgspec.structs.replace(
+                    self._about(name, held, recent, firings, letters), paused_since=paused.get(name, paused.get(ALL))
+                )
+                for name in self._question.triggers
+            ],
             dead_letters=letters.get(None, {}),
             key=self._question.key,
         )

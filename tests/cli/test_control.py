@@ -54,6 +54,7 @@ def test_a_pause_and_its_end(shop: Shop) -> None:
     shop.publish("shop", "paid")
     shop.publish("warehouse", "packed")
     assert shop.calls == []
+    assert "Kept for `eventbus resume`: 1 action." in shop.eventbus("explain", shop.manifest).out
     answer = shop.eventbus("resume", "orders", "ship")  # by the sensor's name, without its manifest
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.endswith("; 1 actions had waited\n")

@@ -11,6 +11,7 @@ import pytest
 from eventbus.events import Event
 from eventbus.names import Stage
 from sensors.conditions import parse
+from sensors.deadletters import PAUSED
 from sensors.diagnosis import FAR_BEHIND_MS, FAR_BEHIND_RECORDS, Diagnosis, diagnose
 from sensors.evidence import (
     Evidence,
@@ -137,6 +138,14 @@ def test_a_trigger_that_joins_nothing_does_not_care_about_the_join() -> None:
     diagnosis = told(joins=False, stages=late)
     assert diagnosis.answer.code == "absent"
     assert not any("join" in finding.text for finding in diagnosis.findings)
+
+
+def test_a_pause_is_the_answer_whatever_is_held() -> None:
+    letters = {PAUSED: Tally(2, "0:7", "")}
+    diagnosis = told(paused_since=NOW - 90_000, held=[holding()], dead_letters=letters)
+    assert diagnosis.answer.code == "paused"
+    assert diagnosis.answer.text == "It is paused since 1 min. Kept for `eventbus resume`: 2 actions."
+    assert "paused since 1 min" in [finding.text for finding in diagnosis.findings]
 
 
 def test_another_version_than_the_one_asked_about_is_the_answer() -> None:
