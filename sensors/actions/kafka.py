@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictInt
 
 from eventbus.cloudevents import to_kafka
 from eventbus.errors import ConfigError
@@ -28,7 +28,7 @@ from sensors.actions.values import SecureHeader
 from sensors.parameters import Payload
 from sensors.secrets import Refreshed, Secret, SecretKeySelector
 from sensors.spec.base import Flaw, Path, entries, get
-from sensors.spec.fields import StringMap, Text
+from sensors.spec.fields import Bool, StringMap, Text
 
 if TYPE_CHECKING:
     from sensors.actions.kafka_client import DeliveryProducer
@@ -69,12 +69,20 @@ class _Credentials(msgspec.Struct, frozen=True):
     password: Secret | None = None
 
 
+_WITHOUT_EFFECT = {
+    "partition": "`partitioningKey` decides where records go",
+    "requiredAcks": "a record is written when all in-sync replicas have it",
+    "flushFrequency": "every record is waited for",
+    "version": "the client asks the brokers",
+}
+"""Fields of argo-events that there is no need for, and why."""
+
+
 class KafkaSpec(PatchableSpec):
     """Write a record to a Kafka topic."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(
-        ("partition", "requiredAcks", "compress", "flushFrequency", "version", "schemaRegistry")
-    )
+    not_yet: ClassVar[frozenset[str]] = frozenset(("schemaRegistry",))
+    hidden: ClassVar[frozenset[str]] = frozenset(("partition", "requiredAcks", "flushFrequency", "version"))
     patchable: ClassVar[tuple[str, ...]] = ("topic", "partitioningKey", "headers.*", "payload.*.src.value")
 
     url: Annotated[Text, AfterValidator(_valid_url)] | None = None
@@ -87,8 +95,19 @@ class KafkaSpec(PatchableSpec):
     headers: StringMap = Field(default={})
     secureHeaders: tuple[SecureHeader, ...] = ()
     """Headers whose values are secrets, read for every record. They can be read wherever the topic can."""
+    compress: Bool = False
+    """Write compressed to another cluster. What goes to the bus's own is compressed as its topic says."""
     tls: Tls | None = None
     sasl: Sasl | None = None
+    partition: StrictInt | None = None
+    requiredAcks: StrictInt | None = None
+    flushFrequency: StrictInt | None = None
+    version: Text | None = None
+
+    def warnings(self) -> Iterator[Flaw]:
+        for field, reason in _WITHOUT_EFFECT.items():
+            if getattr(self, field) is not None:
+                yield Flaw((field,), f"`{field}` does nothing: {reason}")
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -115,6 +134,8 @@ class KafkaSpec(PatchableSpec):
     def connection(self, credentials: _Credentials) -> dict[str, Any]:
         """The settings of librdkafka."""
         settings: dict[str, Any] = {"bootstrap.servers": self.url or ""}
+        if self.compress:
+            settings["compression.type"] = "snappy"  # as argo-events does
         if self.tls is not None or self.sasl is not None:
             protocol = "ssl" if self.sasl is None else "sasl_plaintext" if self.tls is None else "sasl_ssl"
             settings["security.protocol"] = protocol

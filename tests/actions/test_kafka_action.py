@@ -251,3 +251,20 @@ def test_a_producer_that_can_never_write_again_is_replaced() -> None:
     assert delivery._producer is second
     assert all(error.retriable and error.sent for error in (harmless, fatal, late))
     delivery.close()
+
+
+# --- argo-events' other fields --------------------------------------------------------------------------------------
+
+
+def test_what_there_is_no_need_for_is_accepted_and_said() -> None:
+    spec = _spec(partition=0, requiredAcks=1, flushFrequency=500, version="2.5.0")
+    assert [(flaw.path, flaw.message.partition(":")[0]) for flaw in spec.warnings()] == [
+        ((field,), f"`{field}` does nothing") for field in ("partition", "requiredAcks", "flushFrequency", "version")
+    ]
+    assert not list(_spec().warnings())
+
+
+def test_records_for_another_cluster_are_compressed_where_that_is_asked_for() -> None:
+    settings = {compress: _spec(url="h:1", compress=compress) for compress in (True, False)}
+    found = {key: spec.connection(spec.credentials()).get("compression.type") for key, spec in settings.items()}
+    assert found == {True: "snappy", False: None}
