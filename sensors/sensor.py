@@ -57,12 +57,16 @@ class Sensor:
     def __init__(
         self,
         name: str,
-        dependencies: Mapping[str, tuple[str, str]],
+        dependencies: Mapping[str, tuple[str, str] | Mapping[str, Any]],
         *,
         generation: int = 1,
         start_from: str = "latest",
     ) -> None:
-        """Declare a sensor in Python. `dependencies` maps a name to (source, event name)."""
+        """Declare a sensor in Python.
+
+        `dependencies` maps a name to (source, event name), or to the fields that a manifest has for it:
+        `{"eventSourceName": "shop", "eventName": "paid", "filters": {…}}`.
+        """
         self._functions: dict[str, Callable[[ActionCall], Any]] = {}
         self._manifest: SensorManifest | None = None
         self._triggers: list[dict[str, Any]] = []
@@ -70,8 +74,7 @@ class Sensor:
         self._spec: dict[str, Any] = {
             "startFrom": start_from,
             "dependencies": [
-                {"name": dependency, "eventSourceName": source, "eventName": event}
-                for dependency, (source, event) in dependencies.items()
+                {"name": dependency, **_fields(asked_for)} for dependency, asked_for in dependencies.items()
             ],
         }
 
@@ -230,6 +233,13 @@ class Sensor:
             else:
                 actions[trigger_name] = PythonAction(PythonSpec(function=function), context)
         return actions
+
+
+def _fields(asked_for: tuple[str, str] | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(asked_for, Mapping):
+        return asked_for
+    source, event = asked_for
+    return {"eventSourceName": source, "eventName": event}
 
 
 def sensor_name(manifest: SensorManifest, bus: BusName) -> SensorName:
