@@ -332,7 +332,10 @@ class JoinPartition:
         slot = self._slots.get(trigger)
         if slot is None:
             slot = self._slots[trigger] = Slot()
-        slot.held.update(by_dependency(event, dependencies, own))
+        for name in dependencies:
+            slot.held[name] = event
+        if own:
+            slot.held.update(by_dependency(event, dependencies, own))
         self._touched.add(trigger)
         return slot
 

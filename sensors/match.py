@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 import msgspec
@@ -51,6 +51,7 @@ CORRELATE = "correlate"
 _TRACE_PARENT_LENGTH = 55
 _TRACE_STATE_LIMIT = 512
 _REMEMBERED_WRITERS = 1000
+_REMEMBERED_PLACES = 10_000
 
 
 OnRejected: TypeAlias = Callable[[str, Rejection], None]
@@ -85,7 +86,7 @@ class Matcher:
         self._dead_letters = DeadLetters(plan.name, Stage.MATCH, topology, replica)
         self._replica = replica
         self._on_rejected = on_rejected
-        self._trigger_partitions = topology.trigger_partitions
+        self._place = lru_cache(_REMEMBERED_PLACES)(partial(_place, topology.trigger_partitions))
         self._routes = _routes(plan, topology, replica)
         writer = ActionWriter(plan, topology, replica)
         self._direct_writer = lru_cache(_REMEMBERED_WRITERS)(
@@ -149,8 +150,7 @@ class Matcher:
             key=key,
             unique=unique,
         )
-        slot = slot_key(trigger.name, key.encode())
-        partition = partition_of(slot, self._trigger_partitions)
+        slot, partition = self._place(trigger.name, key)
         return Output(self._trigger_topic, partition, slot, document, [(TRIGGER_HEADER, encode_fact(fact))])
 
     # --- dependencies and triggers that look closer -----------------------------------------------------------------
@@ -222,6 +222,12 @@ class Matcher:
     def _reject(self, dependency: str, rejection: Rejection) -> None:
         if self._on_rejected is not None:
             self._on_rejected(dependency, rejection)
+
+
+def _place(partitions: int, trigger: str, key: str) -> tuple[bytes, int]:
+    """Key and partition of all that may be joined with each other."""
+    slot = slot_key(trigger, key.encode())
+    return slot, partition_of(slot, partitions)
 
 
 def _unique(trigger: TriggerPlan, candidate: Candidate) -> str | None:
