@@ -96,7 +96,7 @@ def resume(
 
 def flush(
     sensor: Manifest,
-    trigger: Annotated[str, typer.Argument(help="Whose held events.")],
+    trigger: Annotated[str, typer.Argument(metavar="TRIGGER", help="Whose held events.")],
     key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Of this correlation key only.")] = None,
     *,
     fire: Annotated[
