@@ -362,6 +362,11 @@ def invocation(record: Record) -> Invocation:
     return _decoded(record, record.value or b"", _invocation_decoder)
 
 
+def encodable(text: str) -> str:
+    """What somebody else has said, as text that can be written: half a surrogate pair cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def join_documents(documents: Sequence[bytes]) -> bytes:
     """A JSON array of documents that are JSON already: nothing is parsed or written again."""
     return b"[" + b",".join(documents) + b"]"

@@ -21,6 +21,8 @@ _NICKNAMES = {
     "@hourly": "0 * * * *",
 }
 _FIELDS = 5
+_PUT_BACK = 3 * 3_600_000
+"""In milliseconds: farther than clocks are ever put back."""
 _LAST = 250_000_000_000_000
 """In milliseconds since 1970, some time before dates end."""
 
@@ -58,12 +60,17 @@ class Schedule:
         since, tick = self._known
         if since <= moment < tick:
             return tick
-        found = next(CronSim(self._expression, datetime.fromtimestamp(moment / 1000, self._zone)), None)
-        if found is None:
-            return None
-        tick = round(found.timestamp() * 1000)
-        self._known = moment, tick
-        return tick
+        for found in CronSim(self._expression, self._before(moment)):
+            tick = round(found.timestamp() * 1000)
+            if tick > moment:
+                self._known = moment, tick
+                return tick
+        return None
+
+    def _before(self, moment: int) -> datetime:
+        """Where to look from. Where clocks were put back, a time of day may mean two moments: begin before both."""
+        start, earlier = (datetime.fromtimestamp(each / 1000, self._zone) for each in (moment, moment - _PUT_BACK))
+        return start if start.utcoffset() == earlier.utcoffset() else earlier
 
     def __repr__(self) -> str:
         return f"Schedule({self.cron!r}, {self.timezone!r})"

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from eventbus.clock import Deadline
 from eventbus.errors import LogError
-from eventbus.formats import FLUSH_HEADER, VERSION, Flush, Paused, PausedKey, encode_fact, encode_state_key, paused
+from eventbus.formats import FLUSH_HEADER, VERSION, Flush, Paused, PausedKey, encode_fact, encode_state_key
 from eventbus.hashing import partition_of, slot_key
 from eventbus.names import Kind, SensorName
 from eventbus.ports import Clock, Cluster, Output
 from eventbus.topics import Topology
 from sensors.deadletters import PAUSED
 from sensors.inspection import read_range
+from sensors.pauses import ALL, note_pause
 from sensors.redrive import Outcome, Selection, redrive
 
+QUIET_SECONDS = 3.0
+"""Some times as long as replicas take to notice that a pause has ended."""
+_LOOK_SECONDS = 0.3
 _CHUNK = 1000
 """Records of one transaction."""
 
@@ -43,16 +49,27 @@ def pause(cluster: Cluster, name: SensorName, trigger: str, clock: Clock) -> Non
     write(cluster, name, [_paused(name, trigger, Paused(version=VERSION, at=clock.now_ms()))])
 
 
-def resume(cluster: Cluster, name: SensorName, trigger: str, clock: Clock) -> Iterator[Outcome]:
+def resume(
+    cluster: Cluster, name: SensorName, trigger: str, clock: Clock, quiet_seconds: float = QUIET_SECONDS
+) -> Iterator[Outcome]:
     """Let a trigger go on, and drive back what was kept meanwhile. The older actions come first.
 
-    What is driven back is never kept again, so most of it can be on its way before the pause ends; then comes what
-    was kept while that went on.
+    What is driven back is not kept again, so most of it can be on its way before the pause ends. Then comes what was
+    kept while that went on, until nothing more is kept: replicas notice the end of a pause one after the other.
     """
-    kept = Selection(reason=PAUSED, trigger=trigger or None)
+    others = paused_triggers(cluster, name, clock).keys() - {trigger}
+    if ALL in others:
+        write(cluster, name, [_paused(name, trigger, None)])
+        return
+    kept = Selection(reason=PAUSED, trigger=trigger or None, but_for=frozenset(others))
     yield from redrive(cluster, name, kept, clock)
     write(cluster, name, [_paused(name, trigger, None)])
-    yield from redrive(cluster, name, kept, clock)
+    quiet = Deadline(clock, quiet_seconds)
+    while not quiet.over():
+        for outcome in redrive(cluster, name, kept, clock):
+            yield outcome
+            quiet = Deadline(clock, quiet_seconds)
+        time.sleep(_LOOK_SECONDS)
 
 
 def paused_triggers(cluster: Cluster, name: SensorName, clock: Clock) -> dict[str, int]:
@@ -62,8 +79,10 @@ def paused_triggers(cluster: Cluster, name: SensorName, clock: Clock) -> dict[st
         records = list(read_range(reader, name.control_topic, 0, start=0, end=None, clock=clock))
     finally:
         reader.close()
-    states = dict(paused(record) for record in records)
-    return {trigger: state.at for trigger, state in states.items() if state is not None}
+    pauses: dict[str, int] = {}
+    for record in records:
+        note_pause(pauses, record)
+    return pauses
 
 
 def _paused(name: SensorName, trigger: str, since: Paused | None) -> Output:

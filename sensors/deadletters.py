@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eventbus.formats import DLQ_HEADER, VERSION, DeadLetter, encode_fact
+from eventbus.formats import DLQ_HEADER, VERSION, DeadLetter, encodable, encode_fact
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
@@ -45,7 +45,7 @@ class DeadLetters(msgspec.Struct, frozen=True):
         fact = DeadLetter(
             version=VERSION,
             reason=reason,
-            detail=detail[:_DETAIL_LIMIT],
+            detail=encodable(detail[:_DETAIL_LIMIT]),
             stage=self.stage,
             topic=record.topic,
             partition=record.partition,

@@ -39,7 +39,7 @@ from sensors.deadletters import INVALID_RECORD, PAUSED, SPEC_CHANGED, DeadLetter
 from sensors.ledger import Ledger
 from sensors.outcomes import FAILED, LOST, RELEASED, SUCCEEDED, TAKEN, Outcomes
 from sensors.pace import Pace
-from sensors.pauses import withholds
+from sensors.pauses import Pauses, withholds
 from sensors.plan import SensorPlan
 from sensors.tasks import Delivery, Lane, State, Task, TaskPartition
 
@@ -89,7 +89,7 @@ class Invoker:
         self._heads_taken = 0
         self._ahead_taken = 0
         self._sequence = count()
-        self._paused: frozenset[str] = frozenset()
+        self._pauses: Pauses = {}
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Invoker:
             )
             home.ledger.finish(record.offset)
             return
-        if withholds(self._paused, record, fact):
+        if withholds(self._pauses, record, fact):
             self._withhold(home, record, fact)
             return
         key = record.key or b""
@@ -208,26 +208,32 @@ class Invoker:
 
     # --- pauses -----------------------------------------------------------------------------------------------------
 
-    def pause(self, triggers: frozenset[str]) -> None:
-        """Begin nothing more of these triggers, but for the head of each lane, which may have been begun."""
-        if triggers == self._paused:
-            return
-        self._paused = triggers
+    def pause(self, pauses: Pauses) -> None:
+        """Begin nothing more of these triggers. What was begun, or marked as taken, is finished."""
+        self._pauses = pauses
+        empty: set[Lane] = set()
         for home in self._partitions.values():
-            for lane in list(home.lanes.values()):
-                self._withhold_rest(home, lane)
+            for lane in home.lanes.values():
+                for task in lane.take_out(lambda task: withholds(pauses, task.record, task.fact)):
+                    self._withhold(home, task.record, task.fact)
+                if len(lane.tasks) == lane.taken:
+                    self._takers.pop(lane, None)
+                if not lane.tasks:
+                    empty.add(lane)
+        if empty:
+            self._forget_lanes(empty)
+        for home in self._partitions.values():
+            self._admit(home)
 
-    def _withhold_rest(self, home: TaskPartition, lane: Lane) -> None:
-        tasks = list(lane.tasks)
-        kept = max(lane.taken, 1)
-        withheld = [task for task in tasks[kept:] if withholds(self._paused, task.record, task.fact)]
-        if not withheld:
-            return
-        for task in withheld:
-            self._withhold(home, task.record, task.fact)
-        lane.tasks = deque(task for task in tasks if task not in withheld)
-        if len(lane.tasks) == lane.taken:
-            self._takers.pop(lane, None)
+    def _forget_lanes(self, lanes: set[Lane]) -> None:
+        self._ready = deque(lane for lane in self._ready if lane not in lanes)
+        self._blocked = {
+            place: [lane for lane in waiting if lane not in lanes] for place, waiting in self._blocked.items()
+        }
+        for lane in lanes:
+            del lane.home.lanes[lane.key]
+            if lane.pace is not None:
+                lane.pace.drop(lane)
 
     def _withhold(self, home: TaskPartition, record: Record, fact: ActionFact) -> None:
         detail = f"the trigger `{fact.trigger}` is paused: `eventbus resume` drives its actions back"

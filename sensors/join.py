@@ -301,7 +301,13 @@ class JoinPartition:
 
     def _flush(self, record: Record, outputs: list[Output]) -> None:
         """What an operator wants. It stands in the log like an event, so that every replica and replay obeys it."""
-        wanted = flush(record)
+        try:
+            wanted = flush(record)
+        except NewerFormatError:
+            raise
+        except FormatError as error:
+            outputs.append(self._dead_letters.of(record, INVALID_RECORD, str(error)))
+            return
         trigger = self._plan.triggers.get(wanted.trigger)
         if trigger is None:
             return

@@ -18,7 +18,7 @@ Every change is noted as a change of the slot's records in the state topic, whic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -28,6 +28,9 @@ from eventbus.formats import FiredKey, Firing, HeldKey, SeenKey
 from sensors.conditions import Condition
 from sensors.held import Held
 from sensors.rules import DUPLICATE, EXPIRED, SUPERSEDED, SUPPRESSED, Rules
+
+_FORGOTTEN_AT_ONCE = 1000
+"""Of what was seen: one event must not make a transaction without end."""
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -94,8 +97,10 @@ class KeyedSlot:
         """One event, by dependency: each may have a document of its own."""
         gone = self.forget(rules, clock, changes)
         if rules.dedupe is not None and unique is not None:
-            if unique in self.seen:
+            since = self.seen.get(unique)
+            if since is not None and clock - since <= rules.dedupe.span:
                 return Arrival([*gone, *(Gone(DUPLICATE, name, event) for name, event in events.items())], None)
+            self.seen.pop(unique, None)  # what is seen last stands last
             self.seen[unique] = clock
             changes[SeenKey(self.trigger, self.key, unique)] = clock
         for name, event in events.items():
@@ -173,7 +178,8 @@ class KeyedSlot:
                 self._remember(firings, changes)
         if rules.dedupe is not None:
             span = rules.dedupe.span
-            for unique in list(takewhile(lambda unique: clock - self.seen[unique] > span, self.seen)):
+            outlived = takewhile(lambda unique: clock - self.seen[unique] > span, self.seen)
+            for unique in list(islice(outlived, _FORGOTTEN_AT_ONCE)):
                 del self.seen[unique]
                 changes[SeenKey(self.trigger, self.key, unique)] = None
         return gone

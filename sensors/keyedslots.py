@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -35,6 +35,9 @@ from sensors.plan import SensorPlan, TriggerPlan, keying_of
 
 SWEEP = 1000
 """So many slots are cleaned up with one batch: a clock that jumps must not make a transaction without end."""
+
+_STALE_DEADLINES = 10_000
+"""From so many on it is worth to look whether most of them are of slots that are gone."""
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -192,6 +195,17 @@ class KeyedSlots:
         if deadline is not None and deadline < self._awaited.get(place, deadline + 1):
             self._awaited[place] = deadline
             heappush(self._deadlines, (deadline, *place))
+            if len(self._deadlines) > _STALE_DEADLINES and len(self._deadlines) > 2 * sum(
+                map(len, self.slots.values())
+            ):
+                self._forget_stale_deadlines()
+
+    def _forget_stale_deadlines(self) -> None:
+        """Most keys are done long before their deadline: those of live slots are enough."""
+        live = {place: end for place, end in self._awaited.items() if place[1] in self.slots[place[0]]}
+        self._awaited = live
+        self._deadlines = [(end, *place) for place, end in live.items()]
+        heapify(self._deadlines)
 
     def _slot(self, key: Memory) -> KeyedSlot:
         return self.slots[key.trigger].setdefault(key.key, KeyedSlot(key.trigger, key.key))

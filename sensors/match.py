@@ -184,7 +184,7 @@ class Matcher:
                 document = documents[group[0]]
                 others = [name for name in group if documents[name] != document]
                 own = tuple(OwnDocument(name, msgspec.Raw(documents[name])) for name in others)
-                unique = _unique(route.trigger, admitted[group[0]])
+                unique = _unique(route.trigger, group[0], admitted[group[0]])
                 outputs.append(
                     self._to_join(route.trigger, group, record, document, trace, own=own, key=key, unique=unique)
                 )
@@ -230,12 +230,13 @@ def _place(partitions: int, trigger: str, key: str) -> tuple[bytes, int]:
     return slot, partition_of(slot, partitions)
 
 
-def _unique(trigger: TriggerPlan, candidate: Candidate) -> str | None:
+def _unique(trigger: TriggerPlan, dependency: str, candidate: Candidate) -> str | None:
     dedupe = None if trigger.rules is None else trigger.rules.dedupe
     if dedupe is None:
         return None
     if dedupe.select is not None:
-        return dedupe.select(candidate)
+        value = dedupe.select(candidate)
+        return None if value is None else f"{dependency} {value}"  # events of another dependency are no repeats
     return bounded(f"{candidate.event.source} {candidate.event.id}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from eventbus.formats import VERSION, Failure, Invocation, encode_fact
+from eventbus.formats import VERSION, Failure, Invocation, encodable, encode_fact
 from eventbus.hashing import partition_of
 from eventbus.names import Kind, SensorName
 from eventbus.ports import Output
@@ -47,8 +47,8 @@ class Outcomes(msgspec.Struct, frozen=True):
             replica=self.replica,
             started=task.started_ms,
             ended=ended_ms,
-            status=status,
-            error=None if error is None else error[:_ERROR_LIMIT],
+            status=None if status is None else encodable(status),
+            error=None if error is None else encodable(error[:_ERROR_LIMIT]),
         )
         key = task.fact.id.encode()
         partition = partition_of(key, self.topology.invocation_partitions)
@@ -61,6 +61,7 @@ class Outcomes(msgspec.Struct, frozen=True):
             task.record, ACTION_FAILED, str(error), trigger=fact.trigger, action=fact.id, attempts=task.attempt
         )
         if dlq_name(fact.trigger) in self.deliveries:
-            failure = Failure(fact.id, str(error)[:_ERROR_LIMIT], task.attempt, error.status)
+            status = None if error.status is None else encodable(error.status)
+            failure = Failure(fact.id, encodable(str(error)[:_ERROR_LIMIT]), task.attempt, status)
             yield dlq_action(task.record, fact, failure, self.replica)
         yield self.note(task, DEAD_LETTERED, ended_ms, status=error.status, error=str(error))

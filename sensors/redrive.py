@@ -39,6 +39,7 @@ from eventbus.formats import (
 from eventbus.names import Kind, SensorName
 from eventbus.ports import Clock, Cluster, Output, Reader, Record, TransactionalProducer
 from sensors.deadletters import UNPRODUCIBLE
+from sensors.dlqactions import parent_of
 
 _CHUNK_RECORDS = 500
 _CHUNK_BYTES = 16 << 20
@@ -77,6 +78,8 @@ class Selection(msgspec.Struct, frozen=True):
     reason: str | None = None
     trigger: str | None = None
     redriven_too: bool = False
+    but_for: frozenset[str] = frozenset()
+    """Letters of these triggers stay."""
 
     def wants(self, letter: Letter) -> bool:
         if self.places:
@@ -84,7 +87,8 @@ class Selection(msgspec.Struct, frozen=True):
         if letter.redriven_at is not None and not self.redriven_too:
             return False
         reason, trigger = (letter.fact.reason, letter.fact.trigger) if letter.fact else (None, None)
-        return self.reason in (None, reason) and self.trigger in (None, trigger)
+        names = (None, trigger, parent_of(trigger or ""))  # a trigger's dlqTrigger is meant, too
+        return self.reason in (None, reason) and self.trigger in names and self.but_for.isdisjoint(names)
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ def as_key(value: Any) -> str | None:
         case int():
             return str(value) if abs(value) < _MAX_INTEGER else None
         case float():
-            return legible(value)
+            return legible(value + 0.0)  # there is no -0
         case _:
             return None
 

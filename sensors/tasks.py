@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -100,6 +102,18 @@ class Lane:
         self.pace = pace
         self.tasks: deque[Task] = deque()
         self.taken = 0
+
+    def take_out(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+        """The unwanted tasks, of those that are neither begun nor taken."""
+        head = self.tasks[0]
+        kept = max(self.taken, 1) if self.taken or head.attempt else 0
+        gone = [task for task in islice(self.tasks, kept, None) if unwanted(task)]
+        if gone:
+            removed = set(gone)
+            self.tasks = deque(task for task in self.tasks if task not in removed)
+        if self.tasks and self.tasks[0] is not head:
+            self.tasks[0].state = head.state  # its turn has come, as that of the one before had
+        return gone
 
 
 class TaskPartition:

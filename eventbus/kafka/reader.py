@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
+from eventbus.errors import LogError
 from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
@@ -22,6 +23,7 @@ class KafkaReader:
         self._admin = admin
         self._where = f"on {settings.bootstrap_servers}"
         self._positions: dict[tuple[str, int], int] = {}
+        self._errors: list[LogError] = []
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         return self._admin.offsets(topic, partition)
@@ -59,6 +61,8 @@ class KafkaReader:
         self._positions.update({(record.topic, record.partition): record.offset + 1 for record in records})
         for trouble in troubles:
             self._on_trouble(trouble)
+        if self._errors and not records:  # else what was read would be lost: there is a next time
+            raise self._errors.pop(0)
         return records
 
     def position(self, topic: str, partition: int) -> int:
@@ -72,7 +76,8 @@ class KafkaReader:
 
     def _on_trouble(self, trouble: Trouble) -> None:
         if trouble.error.code() != codes.PARTITION_EOF:
-            raise fetch_error(trouble, self._where)
+            self._errors.append(fetch_error(trouble, self._where))
+            return
         # The end lies behind transaction markers and aborted records, which are never delivered.
         place = trouble.topic, trouble.partition
         if place in self._positions:

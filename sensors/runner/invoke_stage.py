@@ -15,6 +15,7 @@ from eventbus.topics import Topology
 from sensors.actions.base import Action, ActionError, TransactionalAction
 from sensors.invoke import Invoker, InvokeStep
 from sensors.metrics import SensorMetrics
+from sensors.pauses import Pauses
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Completion, Executor
 from sensors.runner.logic import Transaction
@@ -43,9 +44,9 @@ class InvokeStage:
         clock: Clock,
         metrics: SensorMetrics,
         drain_seconds: float,
-        paused: Callable[[], frozenset[str]] = frozenset,
+        pauses: Callable[[], Pauses] = dict,
     ) -> None:
-        """`paused` tells which triggers are, and raises `RetriableError` while it cannot know."""
+        """`pauses` tells which triggers are paused, and raises `RetriableError` while it cannot know."""
         self._plan = plan
         self._invoker = invoker
         self._actions: dict[str, Action] = {}
@@ -59,9 +60,8 @@ class InvokeStage:
         self._clock = clock
         self._metrics = metrics
         self._drain_seconds = drain_seconds
-        self._ask_paused = paused
-        self.paused: frozenset[str] = frozenset()
-        """The triggers that do nothing for now; an empty name stands for all."""
+        self._ask_pauses = pauses
+        self.pauses: Pauses = {}
         self._start: dict[int, InvokeCommit] = {}
         self._beginnings = Beginnings(plan.name, topology, Stage.INVOKE)
         self._first_outputs: dict[int, Output] = {}
@@ -114,16 +114,17 @@ class InvokeStage:
         return self._transactions(self._invoker.finish())
 
     def _heed_pauses(self) -> None:
-        paused = self._ask_paused()
-        if paused != self.paused:
-            self._invoker.pause(paused)
-            self._metrics.show_paused(ended=self.paused - paused, begun=paused - self.paused)
-            self.paused = paused
+        pauses = self._ask_pauses()
+        if pauses != self.pauses:
+            self._invoker.pause(pauses)
+            self._metrics.show_paused(ended=self.pauses.keys() - pauses.keys(), begun=pauses.keys())
+            self.pauses = pauses
 
     # --- work -------------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> float:
         """While actions run, wait for their outcomes rather than for records."""
+        self._heed_pauses()
         self._begin()
         if self._invoker.any_running():
             self._collect(min(timeout, _WAIT_WHILE_RUNNING))
@@ -133,7 +134,6 @@ class InvokeStage:
         return timeout if wakeup is None else max(0.0, min(timeout, wakeup - self._clock.monotonic()))
 
     def work(self, records: Sequence[Record]) -> Iterable[Transaction]:
-        self._heed_pauses()
         self._invoker.receive(records)
         self._begin()
         return self._transactions(self._invoker.transaction(self._clock.now_ms()))
@@ -186,9 +186,9 @@ class InvokeStage:
         except (ActionError, EventBusError) as error:
             failure = _as_action_error(error)
             return lambda: self._failed(task, failure)
-        except Exception as error:
+        except BaseException as error:
             log.exception("trigger %s: the action failed in an unexpected way", task.fact.trigger)
-            failure = ActionError(f"{type(error).__name__}: {error}", retriable=True, sent=True)
+            failure = ActionError(_described(error), retriable=True, sent=True)
             return lambda: self._failed(task, failure)
         return lambda: self._succeeded(task, status)
 
@@ -203,6 +203,13 @@ class InvokeStage:
 
     def _count(self, task: Task, outcome: str) -> None:
         self._metrics.invoked.labels(str(self._plan.name), task.fact.trigger, outcome).inc()
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def _as_action_error(error: ActionError | EventBusError) -> ActionError:

@@ -105,7 +105,7 @@ class Replica:
             clock=self._clock,
             metrics=self.metrics,
             drain_seconds=self._settings.drain_seconds,
-            paused=self._switch.paused,
+            pauses=self._switch.pauses,
         )
         guard = TopicGuard(cluster, name, topology, self._clock)
         self.loops: dict[Stage, StageLoop] = {
@@ -174,7 +174,7 @@ class Replica:
 
     def paused(self) -> frozenset[str]:
         """The triggers that an operator has paused, as far as it is known here; an empty name stands for all."""
-        return self.invoke.paused
+        return frozenset(self.invoke.pauses)
 
     def stop(self) -> None:
         """Finish what is under way, within the drain time, commit it and leave. Raises what ended the replica early."""

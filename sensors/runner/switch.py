@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from eventbus.clock import Deadline
 from eventbus.errors import RetriableError
-from eventbus.formats import paused
 from eventbus.names import SensorName
 from eventbus.ports import Clock, Cluster
+from sensors.pauses import Pauses, note_pause
 
 _INTERVAL = 1.0
 _READ_RECORDS = 1000
@@ -28,10 +28,10 @@ class Switch:
         self._clock = clock
         self._known = False
         self._next = 0.0
-        self._paused: set[str] = set()
+        self._pauses: Pauses = {}
 
-    def paused(self) -> frozenset[str]:
-        """The names of paused triggers; an empty name stands for all. Raises `RetriableError` until it knows."""
+    def pauses(self) -> Pauses:
+        """A new object whenever they have changed. Raises `RetriableError` until it knows."""
         now = self._clock.monotonic()
         if not self._known or now >= self._next:
             self._next = now + _INTERVAL
@@ -39,7 +39,7 @@ class Switch:
                 self._read_all()
             with suppress(RetriableError):  # what was known still holds
                 self._read(0.0)
-        return frozenset(self._paused)
+        return self._pauses
 
     def _read_all(self) -> None:
         first, end = self._reader.offsets(self._topic, 0)
@@ -53,12 +53,11 @@ class Switch:
         self._known = True
 
     def _read(self, timeout: float) -> None:
+        pauses = dict(self._pauses)
         for record in self._reader.read(_READ_RECORDS, timeout):
-            trigger, since = paused(record)
-            if since is None:
-                self._paused.discard(trigger)
-            else:
-                self._paused.add(trigger)
+            note_pause(pauses, record)
+        if pauses != self._pauses:
+            self._pauses = pauses
 
     def close(self) -> None:
         self._reader.close()

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventbus.events import Event
-from eventbus.formats import Invocation, action_fact, dead_letter
+from eventbus.formats import REDRIVEN_HEADER, Invocation, action_fact, dead_letter
 from eventbus.hashing import dlq_action_id
 from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from sensors.actions.base import ActionError
 from sensors.invoke import Invoker, InvokeStep
+from sensors.ledger import Ledger
 from sensors.match import Matcher
+from sensors.pauses import ALL
 from sensors.retry import RetryPolicy
 from sensors.tasks import Delivery, Task
 from tests.core.builders import EXAMPLES, NAME, OWNER, TOPOLOGY, as_read, event_record, make_plan
@@ -491,3 +493,95 @@ def test_whatever_happens_every_action_stays_within_its_mode(
             assert counts[2 * number] >= 1 or 2 * number in world.dead
     end = world.log[-1].offset + 1 if world.log else 0
     assert world.committed == (end, encode_invoke(InvokeCommit(OWNER, end, ())))
+
+
+# --- pauses ---------------------------------------------------------------------------------------------------------
+
+
+def reasons(step: InvokeStep | None) -> list[tuple[str, int]]:
+    assert step is not None
+    letters = [dead_letter(as_read(each, 0)) for each in step.outputs if each.topic == NAME.topic(Kind.DLQ)]
+    return [(letter.reason, letter.offset) for letter in letters]
+
+
+def redriven(record: Record, timestamp: int) -> Record:
+    headers = [*record.headers, (REDRIVEN_HEADER, b"1")]
+    return msgspec.structs.replace(record, headers=headers, timestamp=timestamp)
+
+
+@pytest.mark.parametrize("paused", ["least", ALL])
+def test_a_pause_keeps_all_that_is_not_begun(paused: str) -> None:
+    core = invoker(concurrency=1)
+    core.receive(
+        [action("least", 0, "x"), action("least", 1, "x"), *(action("least", n, f"k{n}") for n in range(2, 6))]
+    )
+    [begun] = started(core)
+    core.pause({paused: 7})
+    core.receive([action("least", 6, "new")])
+    assert reasons(core.transaction(9)) == [("paused", offset) for offset in (1, 2, 3, 4, 5, 6)]
+    core.committed()
+    core.succeeded(begun, "ok", 9)
+    assert started(core) == []
+    step = core.transaction(9)
+    assert step is not None
+    assert step.commits[0].offset == 7, "everything is dealt with"
+    core.committed()
+    assert core.idle()
+
+
+def test_what_is_taken_is_finished_and_the_rest_is_kept() -> None:
+    core = invoker()
+    core.receive([action("once", offset, "x") for offset in range(8)])
+    core.transaction(1)
+    core.committed()
+    core.pause({"once": 7})
+    assert reasons(core.transaction(9)) == [("paused", offset) for offset in (5, 6, 7)]
+    core.committed()
+    for offset in range(5):
+        [task] = started(core)
+        assert task.record.offset == offset
+        core.succeeded(task, "ok", 9)
+        core.transaction(9)
+        core.committed()
+    assert core.idle()
+
+
+def test_a_pause_frees_the_room_of_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "has_room", lambda ledger: len(ledger._unfinished) < 3)
+    core = invoker()
+    core.receive([*(action("least", offset, f"k{offset}") for offset in range(3)), action("once", 3)])
+    assert core.congested() == {0}
+    core.pause({"least": 7})
+    assert core.congested() == set()
+    step = core.transaction(9)
+    assert (3, "taken") in outcomes(step)
+
+
+def test_what_was_driven_back_is_kept_by_the_next_pause_only() -> None:
+    core = invoker()
+    core.pause({"least": 100})
+    core.receive([redriven(action("least", 0), 101), redriven(action("least", 1, "y"), 99)])
+    assert [task.record.offset for task in started(core)] == [0]
+    assert reasons(core.transaction(9)) == [("paused", 1)]
+
+
+def test_the_turn_of_a_task_that_is_kept_passes_to_the_one_behind_it() -> None:
+    core = invoker(concurrency=1)
+    core.receive([action("least", 0, "a"), action("least", 1, "b"), redriven(action("least", 2, "b"), 50)])
+    [first] = started(core)
+    core.pause({"least": 10})
+    core.succeeded(first, "ok", 1)
+    assert [task.record.offset for task in started(core)] == [2]
+    assert reasons(core.transaction(9)) == [("paused", 1)]
+
+
+# --- what actions may say -------------------------------------------------------------------------------------------
+
+
+def test_an_error_may_say_what_no_record_can() -> None:
+    """Found in a review: half a surrogate pair in an error text stopped the replica."""
+    core = invoker()
+    core.receive([action("least", 0)])
+    [task] = started(core)
+    core.failed(task, ActionError("no \ud83d", retriable=False, sent=True, status="\ud83d"), 0.0, 0)
+    assert reasons(core.transaction(9)) == [("action-failed", 0)]

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventbus.formats import FiredKey, HeldKey, SeenKey, decode_state_key
-from sensors.deadletters import EXPIRED_EVENT, FLUSHED, NO_KEY, SPEC_CHANGED
+from eventbus.formats import FLUSH_HEADER, FiredKey, HeldKey, SeenKey, decode_state_key
+from eventbus.names import Kind
+from eventbus.ports import Record
+from sensors.deadletters import EXPIRED_EVENT, FLUSHED, INVALID_RECORD, NO_KEY, SPEC_CHANGED
 from sensors.plan import DependencyPlan, SensorPlan
-from tests.core.builders import EXAMPLES
+from tests.core.builders import EXAMPLES, NAME
 from tests.core.keyed import NAMES, Desk, stateful_plan
 
 BY_ORDER: dict[str, Any] = {"correlate": {"by": "data.order"}, "within": "10m"}
@@ -236,6 +238,31 @@ def test_what_must_not_repeat_may_be_a_value_of_the_data() -> None:
     assert t.arrive("a", 3) == ["a3"]
 
 
+def test_the_same_value_of_another_dependency_is_no_repeat() -> None:
+    t = desk(dedupe={"by": "data.order", "within": "10m"}, **BY_ORDER)
+    t.arrive("a", 0, order=1)
+    assert t.arrive("b", 1, order=1) == ["1: a0 b1"]
+    t.check()
+
+
+def test_one_event_does_not_have_to_forget_everything_that_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sensors.keyed._FORGOTTEN_AT_ONCE", 10)
+    monkeypatch.setattr("sensors.keyedslots.SWEEP", 1)
+    t = desk("a", dedupe={"within": "10s"})
+    for number in range(100):
+        t.publish("a", 0, id=f"e{number}")
+    t.work()
+    before = len(t.state)
+    assert t.arrive("a", 100, id="e50") == ["e50"], "it is long ago, forgotten or not"
+    assert before - len(t.state) <= 20
+    t.restart()
+    for _ in range(10):
+        t.arrive("b", 100)  # of no trigger
+        t.arrive("a", 100, id="e50")
+    assert len(t.state) == 1
+    t.check()
+
+
 # --- conditionsReset ------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +305,19 @@ def test_what_comes_and_goes_within_a_batch_leaves_no_trace() -> None:
     t.work()
     assert len(t.actions) == 100
     assert not t.state
+
+
+def test_deadlines_of_slots_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sensors.keyedslots._STALE_DEADLINES", 50)
+    t = desk(**BY_ORDER)
+    t.arrive("a", 0, order="patient")
+    for order in range(500):
+        t.arrive("a", 0, order=order)
+        t.arrive("b", 0, order=order)
+    assert len(t.join._keyed._deadlines) <= 51
+    assert len(t.join._keyed._awaited) <= 51
+    t.arrive("a", 2000, order="late", id="late")
+    assert t.held() == ["late"], "the patient one has expired all the same"
 
 
 def test_memories_are_forgotten_when_nobody_can_ask_for_them() -> None:
@@ -360,6 +400,14 @@ def test_a_trigger_is_flushed(rules: dict[str, Any]) -> None:
     t.flush(fire=True)
     assert t.fired() == ["a b"], "where nothing is held nothing fires"
     t.check()
+
+
+def test_a_flush_that_cannot_be_read_is_a_dead_letter() -> None:
+    t = desk()
+    headers = [(FLUSH_HEADER, b"{")]
+    t.log.append(Record(NAME.topic(Kind.TRIGGER), 0, 0, 0, None, None, headers))
+    t.work()
+    assert t.reasons() == [INVALID_RECORD]
 
 
 def test_one_key_is_flushed_and_the_others_are_not() -> None:

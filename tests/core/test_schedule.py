@@ -35,6 +35,34 @@ def test_the_next_tick(cron: str, zone: str, moment: str, tick: str) -> None:
     assert Schedule(cron, zone).next_after(at(moment)) == at(tick)
 
 
+HOUR = 3_600_000
+CHANGES = [  # clocks are put back, and forward
+    ("Europe/Berlin", "2026-10-25T01:00:00"),
+    ("Europe/Berlin", "2026-03-29T01:00:00"),
+    ("America/New_York", "2026-11-01T06:00:00"),
+    ("Australia/Lord_Howe", "2026-04-04T15:00:00"),
+]
+
+
+@given(
+    st.sampled_from(CHANGES),
+    st.sampled_from(["30 2 * * *", "15 1 * * *", "*/20 2 * * *", "0 * * * *", "@daily", "45 0-3 * * 0"]),
+    st.integers(-4 * HOUR, 4 * HOUR),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_no_tick_is_in_the_past_and_none_comes_between(
+    change: tuple[str, str], cron: str, away: int, fraction: float
+) -> None:
+    """Found in a review: in the hour that is repeated, the next tick was one that had been."""
+    zone, when = change
+    moment = at(when) + away
+    tick = Schedule(cron, zone).next_after(moment)
+    assert tick is not None
+    assert tick > moment
+    between = moment + int(fraction * (tick - moment))
+    assert Schedule(cron, zone).next_after(between) == tick
+
+
 @pytest.mark.parametrize("cron", ["", "* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "a b c d e", "@never"])
 def test_what_is_no_cron_expression(cron: str) -> None:
     with pytest.raises(ValueError, match=r"^must be a cron expression"):

@@ -29,7 +29,7 @@ class Operator:
         self._clock = clock
         self._journal = journal
         self._logs = logs
-        self.paused: frozenset[str] = frozenset()
+        self.pauses: dict[str, int] = {}
 
     def look(self, triggers: list[str]) -> None:
         """Does something, now and then."""
@@ -42,11 +42,11 @@ class Operator:
         """What is resumed before the end stays in the dead letters until then."""
         paused = [] if self._random.random() < 0.5 else [self._random.choice((ALL, *triggers))]
         self._journal.note(f"pause {paused}")
-        self.paused = frozenset(paused)
+        self.pauses = dict.fromkeys(paused, self._clock.now_ms())
 
     def resume(self, cluster: Cluster) -> None:
         """The end: nothing is paused, and what was withheld is driven back."""
-        self.paused = frozenset()
+        self.pauses = {}
         if self._busy:
             driven = list(redrive(cluster, NAME, Selection(reason=PAUSED), self._clock))
             self._journal.note(f"resume {len(driven)}")

@@ -18,6 +18,7 @@ from sensors.audit.reference import ENDLESS
 from sensors.deadletters import DeadLetters
 from sensors.invoke import Invoker
 from sensors.metrics import SensorMetrics, StageMetrics
+from sensors.pauses import Pauses
 from sensors.plan import SensorPlan
 from sensors.runner.executor import Completion
 from sensors.runner.guard import TopicGuard
@@ -183,7 +184,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     """No transaction has more records than that: larger ones would never get through the mishaps."""
     suspend: Callable[[Process], None]
     outlast: Callable[[Process, str], None]
-    paused: Callable[[], frozenset[str]]
+    pauses: Callable[[], Pauses]
 
 
 class Process:
@@ -214,7 +215,7 @@ class Process:
             clock=around.clock,
             metrics=around.metrics,
             drain_seconds=_DRAIN_SECONDS,
-            paused=around.paused,
+            pauses=around.pauses,
         )
         join = JoinStage(
             plan,

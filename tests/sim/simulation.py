@@ -95,7 +95,7 @@ class Simulation:
             batch=dice.pick((10, 40, 150)),
             suspend=self._suspend,
             outlast=self._outlast,
-            paused=lambda: self._operator.paused,
+            pauses=lambda: self._operator.pauses,
         )
         self._limit = dice.pick((200, 400, metadata.LIMIT))
         self._part_records = 1 + self._around.batch // dice.pick((1, 3, 8))
