@@ -44,8 +44,8 @@ def pause(
 ) -> None:
     """Stop invoking actions, of one trigger or all, within a second or two. Nothing is lost: `resume` invokes them.
 
-    Events are matched, held and joined as before. Actions wait in the dead-letter topic, as `paused`. Of each key the
-    action that is next in line may still be invoked.
+    Events are matched, held and joined as before. Actions wait in the dead-letter topic, as `paused`. What was begun or
+    taken is finished.
     """
     from eventbus.cli.connection import connect, existing_topology
     from eventbus.clock import SystemClock
