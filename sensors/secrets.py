@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Annotated, ClassVar, Generic, NoReturn, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, StrictBool
 
 from eventbus.errors import ConfigError
 from sensors.spec.base import SpecModel
@@ -67,7 +67,6 @@ def _valid_name(text: str) -> str:
 class KeySelector(SpecModel):
     """One entry of a secret or config map."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(("optional",))
     what: ClassVar[str]
     directory: ClassVar[tuple[str, str]]
     """The environment variable that names the directory of mounts, and its default."""
@@ -77,6 +76,8 @@ class KeySelector(SpecModel):
     """The secret or config map."""
     key: Annotated[Text, AfterValidator(_valid_name)]
     """The entry in it."""
+    optional: StrictBool = False
+    """Whether it may be missing: its value is empty then."""
 
     def read(self) -> Secret:
         """Raises `ConfigError`, which says where the value was looked for."""
@@ -103,6 +104,8 @@ class KeySelector(SpecModel):
     def _from_environment(self, file: Path) -> Secret:
         variable = self.prefix + re.sub(r"[-.]", "_", f"{self.name}_{self.key}").upper()
         text = os.environ.get(variable)
+        if text is None and self.optional:
+            return Secret("")
         if text is None:
             raise ConfigError(
                 f"{self._label()} is not there: mount it as {file}, or set the environment variable {variable}"

@@ -40,7 +40,7 @@ _OUR_HEADERS = frozenset(("idempotency-key", "traceparent", "tracestate", "conte
 # --- manifest -------------------------------------------------------------------------------------------------------
 
 
-def _valid_url(text: str) -> str:
+def valid_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         host = (parts.hostname or "").encode("idna")  # refuses what no name server could be asked for
@@ -86,7 +86,7 @@ class HttpSpec(PatchableSpec):
 
     patchable: ClassVar[tuple[str, ...]] = ("url", "method", "host", "headers.*", "payload.*.src.value")
 
-    url: Annotated[Text, AfterValidator(_valid_url)]
+    url: Annotated[Text, AfterValidator(valid_url)]
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: StringMap = Field(default={})
     secureHeaders: tuple[SecureHeader, ...] = ()

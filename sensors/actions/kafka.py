@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from eventbus.formats import ACTION_TYPE
 from eventbus.hashing import partition_of
 from eventbus.names import MAX_TOPIC_LENGTH
 from eventbus.ports import Output
+from sensors.actions.avro import AVRO, AvroEncoder, SchemaRegistry
 from sensors.actions.base import Action, ActionCall, ActionContext, ActionError, SpecModel, TransactionalAction
 from sensors.actions.body import JSON, body_of, trace_of
 from sensors.actions.patched import Patch, PatchableSpec
@@ -81,7 +83,6 @@ _WITHOUT_EFFECT = {
 class KafkaSpec(PatchableSpec):
     """Write a record to a Kafka topic."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset(("schemaRegistry",))
     hidden: ClassVar[frozenset[str]] = frozenset(("partition", "requiredAcks", "flushFrequency", "version"))
     patchable: ClassVar[tuple[str, ...]] = ("topic", "partitioningKey", "headers.*", "payload.*.src.value")
 
@@ -97,6 +98,7 @@ class KafkaSpec(PatchableSpec):
     """Headers whose values are secrets, read for every record. They can be read wherever the topic can."""
     compress: Bool = False
     """Write compressed to another cluster. What goes to the bus's own is compressed as its topic says."""
+    schemaRegistry: SchemaRegistry | None = None
     tls: Tls | None = None
     sasl: Sasl | None = None
     partition: StrictInt | None = None
@@ -112,9 +114,13 @@ class KafkaSpec(PatchableSpec):
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
         yield from super().flaws(data)
-        for field in ("tls", "sasl"):
+        if get(data, "schemaRegistry") is not None and find_spec("fastavro") is None:
+            message = "this needs packages that are not installed: install `kafka-eventbus[avro]`"
+            yield Flaw(("schemaRegistry",), message, about_key=True)
+        for field in ("tls", "sasl", "schemaRegistry"):
             if get(data, field) is not None and isinstance(data, Mapping) and get(data, "url") is None:
-                yield Flaw((field,), f"`{field}` needs a `url`: the bus's own cluster is known already", about_key=True)
+                message = f"`{field}` needs a `url`: it is for another cluster than the bus's own"
+                yield Flaw((field,), message, about_key=True)
         headers = get(data, "headers")
         written: list[tuple[Path, Any]] = [
             (("headers", name), name) for name in (headers if isinstance(headers, Mapping) else ())
@@ -189,8 +195,9 @@ class OwnClusterAction:
         partitions = context.partitions.get(spec.topic)
         if partitions is None:
             raise ConfigError(f"the topic `{spec.topic}`, which a `kafka` action writes to, does not exist: create it")
-        if spec.tls is not None or spec.sasl is not None:
-            raise ConfigError("`tls` and `sasl` of a `kafka` action are for another cluster, and this is the bus's own")
+        if spec.tls is not None or spec.sasl is not None or spec.schemaRegistry is not None:
+            fields = "`tls`, `sasl` and `schemaRegistry`"
+            raise ConfigError(f"{fields} of a `kafka` action are for another cluster, and this is the bus's own")
         self._partitions = {spec.topic: partitions}
         self._context = context
         self._patch = Patch(spec)
@@ -228,6 +235,7 @@ class OtherClusterAction:
         self._spec = spec
         self._patch = Patch(spec)
         self._source = _source(context)
+        self._avro = None if spec.schemaRegistry is None else AvroEncoder(spec.schemaRegistry)
         self._producer: Refreshed[_Credentials, DeliveryProducer] = Refreshed(
             spec.credentials, self._new_producer, lambda producer: producer.close()
         )
@@ -235,7 +243,7 @@ class OtherClusterAction:
 
     def invoke(self, call: ActionCall) -> str:
         spec = self._patch.spec(call)
-        key, value, headers = _record(spec, self._source, call)
+        key, value, headers = _record(spec, self._source, call, self._avro)
         try:
             producer = self._producer.get()
         except ConfigError as error:
@@ -244,6 +252,8 @@ class OtherClusterAction:
 
     def close(self) -> None:
         self._producer.close()
+        if self._avro is not None:
+            self._avro.close()
 
     def _new_producer(self, credentials: _Credentials) -> DeliveryProducer:
         from sensors.actions.kafka_client import DeliveryProducer  # noqa: PLC0415 - only who writes pays for it
@@ -259,15 +269,18 @@ def _source(context: ActionContext) -> str:
     return f"/{context.namespace}/{context.sensor}"
 
 
-def _record(spec: KafkaSpec, source: str, call: ActionCall) -> tuple[bytes | None, bytes, list[tuple[str, bytes]]]:
+def _record(
+    spec: KafkaSpec, source: str, call: ActionCall, avro: AvroEncoder | None = None
+) -> tuple[bytes | None, bytes, list[tuple[str, bytes]]]:
     """Key, value and headers: a CloudEvent in binary mode, whose id makes repetitions recognisable."""
+    body = body_of(call, spec.payload)
     event = Event.new(
         source,
         call.trigger,
-        body_of(call, spec.payload),
+        body if avro is None else avro.encode(body),
         type=ACTION_TYPE,
         id=call.id,
-        **{"datacontenttype": JSON, **trace_of(call)},
+        **{"datacontenttype": JSON if avro is None else AVRO, **trace_of(call)},
     )
     headers, value = to_kafka(event)
     try:

@@ -120,3 +120,10 @@ def test_what_is_outdated_is_closed_when_nobody_uses_it_any_more(secrets_dir: Pa
 
 def test_a_secret_that_somebody_repeats_is_not_shown() -> None:
     assert redacted(f"{CANARY}, {CANARY}!", [Secret(CANARY), Secret("")]) == "<secret>, <secret>!"
+
+
+def test_a_secret_that_may_be_missing_is_empty_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    selector = SecretKeySelector(name="may-be", key="missing", optional=True)
+    assert selector.read().reveal() == ""
+    monkeypatch.setenv("EVENTBUS_SECRET_MAY_BE_MISSING", "here")
+    assert selector.read().reveal() == "here"
