@@ -81,10 +81,11 @@ def _field_rows() -> Iterator[str]:
             continue  # which its parent's row says
         properties = schema.get("properties", {name: {} for name in theirs})
         mine = [name for name, each in properties.items() if not each.get("deprecated")]
+        different = [name for name in theirs if name in properties and f"{place}.{name}" in differing]
         cells = (
-            [name for name in theirs if name in mine and f"{place}.{name}" not in differing],
-            [name for name in theirs if name in mine and f"{place}.{name}" in differing],
-            [name for name in theirs if name not in mine],
+            [name for name in theirs if name in mine and name not in different],
+            different,
+            [name for name in theirs if name not in mine and name not in different],
             [name for name in mine if name not in theirs],
         )
         yield f"| `{place}` | {' | '.join(', '.join(f'`{name}`' for name in cell) for cell in cells)} |\n"

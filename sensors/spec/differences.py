@@ -33,6 +33,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 DIFFERENCES: list[Difference] = []
 
+_NOT_NEEDED_FOR_KAFKA = ("partition", "requiredAcks", "flushFrequency", "version")
+
 
 def difference(meaning: str, *fields: str) -> Callable[[Rule], Rule]:
     """The decorated function finds where it applies; the difference is called as the function is."""
@@ -210,6 +212,18 @@ def kafka_delivery(manifest: Any) -> Iterator[Path]:
     for path, trigger in _triggers(manifest):
         if get(trigger, "template", "kafka") is not None:
             yield (*path, "template", "kafka")
+
+
+@difference(
+    """It does nothing here: the client asks the brokers for their version, records go where their key says, and each is
+    waited for until all in-sync replicas have it.""",
+    *(f"spec.triggers[].template.kafka.{field}" for field in _NOT_NEEDED_FOR_KAFKA),
+)
+def kafka_fields(manifest: Any) -> Iterator[Path]:
+    for path, trigger in _triggers(manifest):
+        for field in _NOT_NEEDED_FOR_KAFKA:
+            if get(trigger, "template", "kafka", field) is not None:
+                yield (*path, "template", "kafka", field)
 
 
 @difference(

@@ -95,6 +95,10 @@ CASES: list[tuple[dict[str, Any], list[tuple[str, Path]]]] = [
         [("kafka-delivery", (*TEMPLATE, "kafka")), ("kafka-certificates", (*TEMPLATE, "kafka", "tls"))],
     ),
     (
+        {"template": {"kafka": {"url": "h:1", "topic": "t", "requiredAcks": 1}}},
+        [("kafka-delivery", (*TEMPLATE, "kafka")), ("kafka-fields", (*TEMPLATE, "kafka", "requiredAcks"))],
+    ),
+    (
         {"template": {"conditions": "a || b", "nats": {"payload": [PARAMETER]}}},
         [("absent-event", (*TEMPLATE, "nats", "payload", 0, "src", "dependencyName"))],
     ),
