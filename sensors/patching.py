@@ -68,6 +68,25 @@ def forbidden_destination(dest: str, template: Any, allowed: Collection[str] = (
     return f"`dest: {dest}`: an event must not change `{name}`, unless the sensor allows this destination"
 
 
+def forbidden_operation(
+    operations: Sequence[Any], parameters: Sequence[Parameter], allowed: Collection[str] = ()
+) -> str | None:
+    """Why events must not take part in a JSON patch, whose operations name their fields in texts; None if they may."""
+    taking_part = [each for each in parameters if step_keys(each.dest)[0] == "patch"]
+    if all(_is_allowed(each.dest, allowed) for each in taking_part):
+        return None
+    for operation in operations:
+        for pointer in (operation.get("path"), operation.get("from")) if isinstance(operation, dict) else ("",):
+            keys = [key.replace("~1", "/").replace("~0", "~") for key in str(pointer or "").split("/")[1:]]
+            inside = operation.get("value") if isinstance(operation, dict) else None
+            name = next((_PROTECTED_NAMES[key.lower()] for key in keys if key.lower() in _PROTECTED_NAMES), None)
+            name = name or next((".".join(path) for path in _PROTECTED_PATHS if _begins_with(keys, path)), None)
+            name = name or next(_protected_inside(inside), None)
+            if name is not None:
+                return f"an event must not take part in a JSON patch of `{name}`, unless the sensor allows the `dest`"
+    return None
+
+
 def _is_allowed(dest: str, allowed: Collection[str]) -> bool:
     return any(step_keys(dest) == step_keys(each) for each in allowed)
 

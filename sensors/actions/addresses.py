@@ -18,8 +18,16 @@ from sensors.actions.base import ActionError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
-_NEVER = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128")))
-_WITH_IPV4_AT_THE_END = tuple(map(ip_network, ("::/96", "64:ff9b::/96")))
+_NEVER = tuple(
+    map(
+        ip_network,
+        ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "168.63.129.16/32", "192.0.0.192/32"),
+    )
+)
+"""The last two hand out credentials on Azure and Oracle's cloud."""
+_WITH_IPV4_AT_THE_END = tuple(map(ip_network, ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96")))
+_NOT_PUBLIC = tuple(map(ip_network, ("192.0.0.0/24", "fec0::/10")))
+"""What some versions of Python take for public."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -45,7 +53,7 @@ class AddressGuard(msgspec.Struct, frozen=True):
             address = _real(ip_address(text.partition("%")[0]))
             if any(address in network for network in _NEVER):
                 reason = f"{_shown(host, text)} is a link-local or metadata address, which no action may call"
-            elif not trusted and (not address.is_global or address.is_multicast):
+            elif not trusted and not _is_public(address):
                 reason = (
                     f"the events lead to {_shown(host, text)}, which is not on the public Internet; "
                     "list the host in `allowHosts` if it is meant"
@@ -53,6 +61,10 @@ class AddressGuard(msgspec.Struct, frozen=True):
             else:
                 continue
             raise ActionError(reason, retriable=False, sent=False)
+
+
+def _is_public(address: Address) -> bool:
+    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
 
 
 def _plain(host: str) -> str:

@@ -140,20 +140,32 @@ class ArgoWorkflowAction:
     def _retry(self, target: Object, call: ActionCall) -> tuple[Address, str]:
         """Pods go first: the controller takes up pods that it finds, and these have failed."""
 
+        deleted = False
+
         def retried(current: Object) -> Object:
+            nonlocal deleted
             changed, failed = workflows.retried(current, self._arguments, _now())
-            self._delete_pods(current, failed)
+            deleted = self._delete_pods(current, failed) or deleted
             return changed
 
-        return self._change(target, call, retried, "retried")
+        try:
+            return self._change(target, call, retried, "retried")
+        except ActionError as error:
+            if deleted and not error.sent:  # pods are gone, whatever became of the rest
+                raise ActionError(str(error), retriable=error.retriable, sent=True, status=error.status) from None
+            raise
 
-    def _delete_pods(self, workflow: Object, nodes: set[str]) -> None:
+    def _delete_pods(self, workflow: Object, nodes: set[str]) -> bool:
+        """Returns whether there were any."""
         metadata = metadata_of(workflow)
         everywhere = Address(self._cluster.type_of("v1", "Pod"), metadata["namespace"], "")
+        deleted = False
         for pod in self._cluster.list(everywhere, f"{workflows.WORKFLOW_OF_POD}={metadata['name']}"):
             name = metadata_of(pod)["name"]
             if annotation(pod, workflows.NODE_OF_POD) in nodes or name in nodes:
-                delete_if_there(self._cluster, Address(everywhere.type, everywhere.namespace, name))
+                address = Address(everywhere.type, everywhere.namespace, name)
+                deleted = delete_if_there(self._cluster, address) or deleted
+        return deleted
 
     def _address(self, target: Object) -> Address:
         named = {"apiVersion": workflows.API_VERSION, "kind": "Workflow", "metadata": metadata_of(target)}

@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 from sensors.actions.base import ActionError
 from sensors.actions.http import BasicAuth, valid_url
 from sensors.actions.http_client import HttpClient
+from sensors.actions.values import reading_secrets
 from sensors.spec.base import SpecModel
 from sensors.spec.fields import CountFromOne, Text
 
@@ -19,6 +20,7 @@ AVRO = "avro/binary"
 """The content type of such a value."""
 _MAGIC = 0
 _TIMEOUT_SECONDS = 10.0
+_MAX_SCHEMA = 1 << 20
 
 
 class SchemaRegistry(SpecModel):
@@ -36,7 +38,7 @@ class AvroEncoder:
 
     def __init__(self, spec: SchemaRegistry) -> None:
         self._spec = spec
-        self._client = HttpClient(_TIMEOUT_SECONDS)
+        self._client = HttpClient(_TIMEOUT_SECONDS, max_body=_MAX_SCHEMA)
         self._schema: Any = None
 
     def encode(self, value: bytes) -> bytes:
@@ -60,7 +62,8 @@ class AvroEncoder:
         url = f"{self._spec.url.rstrip('/')}/schemas/ids/{self._spec.schemaId}"
         headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
         if self._spec.auth is not None:
-            headers["Authorization"] = self._spec.auth.header().reveal()
+            with reading_secrets():
+                headers["Authorization"] = self._spec.auth.header().reveal()
         try:
             answer = self._client.request("GET", url, headers, None)
         except ActionError as error:  # to the registry, that is: nothing was sent to Kafka
@@ -70,7 +73,7 @@ class AvroEncoder:
             raise ActionError(message, retriable=answer.status >= 500 or answer.status == 429, sent=False)
         try:
             return parse_schema(msgspec.json.decode(msgspec.json.decode(answer.body)["schema"]))
-        except (msgspec.DecodeError, KeyError, TypeError, SchemaParseException) as error:
+        except (KeyError, TypeError, ValueError, RecursionError, SchemaParseException) as error:
             message = f"the schema registry's answer for {url} is no Avro schema: {error}"
             raise ActionError(message, retriable=False, sent=False) from None
 

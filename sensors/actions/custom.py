@@ -52,11 +52,10 @@ class CustomSpec(PatchableSpec):
     """Let a gRPC server do it that speaks argo-events' protocol for triggers. The action's id is in the metadata of
     every call, as `idempotency-key`. Needs `kafka-eventbus[grpc]`."""
 
-    patchable: ClassVar[tuple[str, ...]] = ("serverURL", "spec.*", "payload.*.src.value")
+    patchable: ClassVar[tuple[str, ...]] = ("spec.*", "payload.*.src.value")
     patches_itself: ClassVar[bool] = False
-    needed: ClassVar[tuple[tuple[str, ...], ...]] = (("serverURL",),)
 
-    serverURL: Annotated[Text, AfterValidator(_valid_server)] = ""
+    serverURL: Annotated[Text, AfterValidator(_valid_server)]
     """The server, as `host:port`."""
     secure: Bool = False
     """Use TLS."""

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, StrictInt, create_model
 
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.deadline import DeadlineReader
-from sensors.actions.patched import Patch, PatchableSpec, keep_secrets
+from sensors.actions.patched import Patch, PatchableSpec
 from sensors.actions.replies import excerpt
 from sensors.actions.tls import Tls, TlsSecrets
 from sensors.actions.values import reading_secrets
@@ -45,7 +45,7 @@ def _valid_address(text: str) -> str:
 
 
 def _valid_sender(text: str) -> str:
-    if text and not (text.isprintable() and _ADDRESS.fullmatch(parseaddr(text)[1])):
+    if text and not (text.isprintable() and "=?" not in text and _ADDRESS.fullmatch(parseaddr(text)[1])):
         raise ValueError("must be an e-mail address such as `jane@example.org` or `Jane <jane@example.org>`")
     return text
 
@@ -53,6 +53,8 @@ def _valid_sender(text: str) -> str:
 def _valid_subject(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be a single line")
+    if "=?" in text:  # once decoded it may be anything, lines of its own among that
+        raise ValueError("must not contain an encoded word (`=?…?=`): write it as it is to be read")
     return text
 
 
@@ -65,10 +67,10 @@ def _valid_host(text: str) -> str:
 class EmailSpecBase(PatchableSpec):
     """Send an e-mail. The action's id is in its `Message-ID`."""
 
-    patchable: ClassVar[tuple[str, ...]] = ("host", "port", "to", "to.*", "from", "subject", "body")
-    needed: ClassVar[tuple[tuple[str, ...], ...]] = (("host",), ("to",), ("from",), ("subject",), ("body",))
+    patchable: ClassVar[tuple[str, ...]] = ("to", "to.*", "from", "subject", "body")
+    needed: ClassVar[tuple[tuple[str, ...], ...]] = (("to",), ("from",), ("subject",), ("body",))
 
-    host: Annotated[Text, AfterValidator(_valid_host)] = ""
+    host: Annotated[Text, AfterValidator(_valid_host), Field(min_length=1)]
     """The SMTP server."""
     port: Annotated[StrictInt, Field(ge=1, le=65535)]
     """Its port. 465: TLS from the start; any other: TLS as soon as the server offers it."""
@@ -88,10 +90,6 @@ class EmailSpecBase(PatchableSpec):
         yield from super().flaws(data)
         if get(data, "smtpPassword") is not None and not get(data, "username"):
             yield Flaw(("smtpPassword",), "`smtpPassword` needs `username`", about_key=True)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return "smtp", f"{self.host}:{self.port}"
 
     @property
     def sender(self) -> str:
@@ -125,8 +123,6 @@ class EmailAction:
 
     def invoke(self, call: ActionCall) -> str:
         spec = self._patch.spec(call)
-        if spec.smtpPassword is not None:
-            keep_secrets(self._spec.place, spec.place)
         message = _message(spec, call)
         with reading_secrets():
             password = _password(spec)
@@ -152,7 +148,7 @@ def _message(spec: EmailSpec, call: ActionCall) -> bytes:
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(spec.body)
         return message.as_bytes()
-    except ValueError as error:
+    except Exception as error:  # of any kind, as Python's package is; nothing was sent yet
         raise ActionError(f"the message cannot be made: {error}", retriable=False, sent=False) from None
 
 
@@ -209,7 +205,10 @@ class _Delivery:
         if not isinstance(server.sock, ssl.SSLSocket) and self._spec.host not in _LOCAL:
             message = "the server offers no TLS, and the password must not be readable on its way"
             raise ActionError(message, retriable=False, sent=False)
-        server.login(self._spec.username, self._password.reveal())
+        try:
+            server.login(self._spec.username, self._password.reveal())
+        except smtplib.SMTPResponseException as error:  # what it says may repeat the password, encoded in some way
+            raise smtplib.SMTPResponseException(error.smtp_code, "the user name or password is not accepted") from None
 
     def _send(self, server: smtplib.SMTP, message: bytes) -> str:
         _expect(server.mail(parseaddr(self._spec.sender)[1]), 250)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -125,6 +125,13 @@ class HttpSpec(PatchableSpec):
         values = {header.name: header.valueFrom.read() for header in self.secureHeaders}
         return values if self.basicAuth is None else {"Authorization": self.basicAuth.header(), **values}
 
+    def secrets(self) -> list[Secret]:
+        """All that a server may repeat of them, the longest first."""
+        secrets = list(self.secret_headers().values())
+        if self.basicAuth is not None:
+            secrets += [Secret(self.basicAuth.header().reveal().partition(" ")[2]), self.basicAuth.password.read()]
+        return secrets
+
 
 def _header_flaws(data: Any) -> Iterator[Flaw]:
     """All names of headers, wherever they are written, must be possible and different."""
@@ -177,6 +184,7 @@ class HttpAction:
         self._spec = spec
         self._policy = context.policy
         self._patch = Patch(spec)
+        self._host = spec.host or _host_in(spec.headers)
         self._now = now
         self._client: Refreshed[TlsSecrets, HttpClient] = Refreshed(self._tls_secrets, self._new_client, _close)
         spec.secret_headers()  # a secret that is not there is told now
@@ -187,15 +195,19 @@ class HttpAction:
             keep_secrets(self._spec.origin, spec.origin)
         body = None if spec.payload is None and spec.method in _WITHOUT_BODY else body_of(call, spec.payload)
         headers = {**_headers(spec, call), "Idempotency-Key": call.id, **trace_of(call)}
+        if spec.has_secrets and _host_in(headers) != self._host:
+            message = "the parameters lead to another `Host`, which must not get the secrets of the trigger"
+            raise ActionError(message, retriable=False, sent=False)
         try:
             headers |= {name: _header_value(name, secret.reveal()) for name, secret in spec.secret_headers().items()}
+            secrets = spec.secrets()
             client = self._client.get()
         except ConfigError as error:  # a secret that is not there, but may come back
             raise ActionError(str(error), retriable=True, sent=False) from None
         answer = client.request(spec.method, spec.url, headers, body)
         if self._policy.accepts(answer.status):
             return str(answer.status)
-        raise self._failure(answer)
+        raise self._failure(answer, secrets)
 
     def close(self) -> None:
         self._client.close()
@@ -211,11 +223,11 @@ class HttpAction:
         tls = (spec.tls or Tls()).context(secrets) if may_need_tls else None
         return HttpClient(spec.timeout, tls, guard=AddressGuard.of(spec.url, spec.allowHosts))
 
-    def _failure(self, answer: Answer) -> ActionError:
+    def _failure(self, answer: Answer, secrets: Sequence[Secret]) -> ActionError:
         retriable = answer.status in _RETRIABLE or answer.status >= 500
         redirect = "; redirects are not followed" if 300 <= answer.status < 400 else ""
         refused = ", which the policy does not allow" if 200 <= answer.status < 300 else ""
-        said = excerpt(answer.body)
+        said = excerpt(answer.body, secrets)
         return ActionError(
             f"the server answered {_status_text(answer.status)}{redirect}{refused}{f': {said}' if said else ''}",
             retriable=retriable,
@@ -247,6 +259,10 @@ def _headers(spec: HttpSpec, call: ActionCall) -> dict[str, str]:
     replaced = {name.lower() for name in given}
     headers = {name: value for name, value in headers.items() if name.lower() not in replaced} | given
     return headers if spec.host is None else {**headers, "Host": spec.host}
+
+
+def _host_in(headers: Mapping[str, str]) -> str | None:
+    return next((value for name, value in headers.items() if name.lower() == "host"), None)
 
 
 def _dynamic_headers(spec: HttpSpec, call: ActionCall) -> dict[str, str]:

@@ -15,6 +15,7 @@ from sensors.actions.kube.cluster import APPLY, Address, Cluster, Object, Refusa
 from sensors.actions.kube.objects import address_of, change, create_once, delete_if_there, merged
 from sensors.actions.kube.policy import LabelWatch
 from sensors.actions.kube.spec import ObjectMaker, ObjectSpec
+from sensors.patching import forbidden_operation
 from sensors.spec.base import Flaw
 from sensors.spec.fields import Bool
 
@@ -112,6 +113,9 @@ class K8sAction:
             if not isinstance(body, list):
                 message = "a JSON patch needs the list of its operations as `patch` of the source"
                 raise ActionError(message, retriable=False, sent=False)
+            fault = forbidden_operation(body, self._spec.object_parameters, self._spec.allowParameters)
+            if fault is not None:
+                raise ActionError(fault, retriable=False, sent=False)
         try:
             self._cluster.patch(address, body, strategy)
         except Refusal as refusal:

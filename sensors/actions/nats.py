@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from sensors.actions.nats_client import NatsPublisher
 
 _SERVER = re.compile(r"((nats|tls)://)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?")
-_SUBJECT = re.compile(r"[^\s.*>\x00-\x20\x7f]+(\.[^\s.*>\x00-\x20\x7f]+)*")
+_WORD = r'[^\s.*>"\\\x00-\x20\x7f]+'
+_SUBJECT = re.compile(rf"{_WORD}(\.{_WORD})*")
 _SUBJECT_LENGTH = 1024
 
 
@@ -45,7 +46,7 @@ def _valid_url(text: str) -> str:
 
 def _valid_subject(text: str) -> str:
     if text and (not _SUBJECT.fullmatch(text) or len(text) > _SUBJECT_LENGTH):
-        raise ValueError("must be words with `.` between them, without white space, `*` and `>`")
+        raise ValueError("must be words with `.` between them, without white space, quotes, backslashes, `*` and `>`")
     return text
 
 

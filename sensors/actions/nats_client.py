@@ -55,14 +55,14 @@ class NatsPublisher:
         asyncio.run_coroutine_threadsafe(self._publish(subject, payload, headers), self._loop).result()
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._disconnect(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._disconnect(self._client), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     async def _publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
         client = await self._connected()
-        refusals = self._refusals[subject]
+        refusals = self._refusals[subject.lower()]
         try:
             await client.publish(subject, payload, headers=headers)
         except errors.Error as error:  # it looks before it sends anything
@@ -73,16 +73,16 @@ class NatsPublisher:
         except (TimeoutError, errors.Error, OSError) as error:
             late = isinstance(error, TimeoutError)
             reason = f"no answer within {TIMEOUT_SECONDS:g} s" if late else f"the connection broke: {error}"
-            await self._disconnect()
+            await self._disconnect(client)
             raise ActionError(reason, retriable=True, sent=True) from None
-        if self._refusals[subject] > refusals:
+        if self._refusals[subject.lower()] > refusals:
             message = f"the server does not let us publish to `{subject}`"
             raise ActionError(message, retriable=False, sent=False)
 
     async def _connected(self) -> _Client:
         async with self._connecting:
             if self._client is None or not self._client.is_connected:
-                await self._disconnect()
+                await self._disconnect(self._client)
                 self._client = await self._connect()
             return self._client
 
@@ -122,15 +122,17 @@ class NatsPublisher:
             case _:
                 return self._shown(error)
 
-    async def _disconnect(self) -> None:
-        client, self._client = self._client, None
+    async def _disconnect(self, client: _Client | None) -> None:
+        """This one: another message may have made a new connection meanwhile."""
+        if self._client is client:
+            self._client = None
         if client is not None:
             await client.give_up()
 
     def _on_error(self, error: Exception) -> None:
         found = _REFUSED_SUBJECT.search(str(error))
         if found is not None:
-            self._refusals[found["subject"]] += 1
+            self._refusals[found["subject"].lower()] += 1  # nats-py has it in lower case already
 
     def _shown(self, error: Exception) -> str:
         return excerpt(str(error).removeprefix("nats: ").strip("' "), self._secrets)

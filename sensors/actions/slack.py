@@ -45,7 +45,7 @@ def _valid_list(text: str) -> str:
     if text:
         try:
             msgspec.json.decode(text.encode(), type=list[dict[str, Any]])
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             raise ValueError("must be a list of objects, written as JSON") from None
     return text
 

@@ -199,6 +199,23 @@ class KubernetesActionContract:
         action.invoke(call_with())
         assert cluster.data("listed") == {"a": "12"}
 
+    @pytest.mark.parametrize("pointer", ["/spec/template/spec/serviceAccountName", "/metadata/namespace"])
+    def test_an_event_takes_no_part_in_a_json_patch_of_what_it_must_not_change(
+        self, cluster: Watched, k8s: Make, pointer: str
+    ) -> None:
+        cluster.config_map("guarded", {"a": "old"})
+        operations = [{"op": "replace", "path": "/data/a", "value": "?"}]
+        action = k8s(
+            operation="patch",
+            patchStrategy="application/json-patch+json",
+            source={"resource": {**config_map("guarded"), "patch": operations}},
+            parameters=[parameter("where", "patch.0.path")],
+        )
+        with pytest.raises(ActionError, match="an event must not take part in a JSON patch") as caught:
+            action.invoke(call_with({"where": pointer}))
+        assert (caught.value.retriable, caught.value.sent) == (False, False)
+        assert cluster.data("guarded") == {"a": "old"}
+
     def test_a_strategic_patch_of_a_custom_resource_is_refused_for_good(self, cluster: Watched, k8s: Make) -> None:
         cluster.make("Workflow", "strategic", spec={"entrypoint": "main"})
         strategy = "application/strategic-merge-patch+json"

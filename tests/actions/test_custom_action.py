@@ -177,18 +177,8 @@ def test_a_triggers_parameters_change_what_is_asked_for(service: TriggerService)
     assert json.loads(service.calls[1][1].resource) == {"kind": "Run", "metadata": {"namespace": "n"}}
 
 
-def test_an_event_may_choose_the_server(
-    service: TriggerService, start_service: StartService, custom: MakeCustom
-) -> None:
-    other = start_service()
-    spec = CustomSpec.model_validate({"serverURL": service.address})
-    chosen = CustomAction(
-        spec.patched_by(CustomSpec.model_validate({"parameters": [parameter("serverURL", "to")]}).parameters), CONTEXT
-    )
-    for address in (other.address, service.address):
-        chosen.invoke(make_call(events={"paid": Event.new("shop", "paid", {"to": address})}))
-    chosen.close()
-    assert (len(service.calls), len(other.calls)) == (3, 3)
+def test_an_event_cannot_choose_the_server() -> None:
+    assert not CustomSpec.can_patch("serverURL")
 
 
 def test_calls_run_in_parallel(service: TriggerService, custom: MakeCustom) -> None:

@@ -187,7 +187,7 @@ def test_a_wrong_password_is_final_and_not_shown_even_if_the_server_repeats_it(
 ) -> None:
     box = start_smtp()
     error = failure_of(_action(box.port, username="jane", smtpPassword=secret("wrong-7c2e")))
-    assert str(error) == "the server answered 535: not <secret>"
+    assert str(error) == "the server answered 535: the user name or password is not accepted"
     assert (error.retriable, error.sent, error.status) == (False, False, "535")
     assert box.received == []
 
@@ -210,10 +210,25 @@ def test_a_password_that_smtp_cannot_carry_is_final(start_smtp: StartSmtp, secre
     assert (str(error), error.retriable) == ("SMTP servers understand only user names and passwords in ASCII", False)
 
 
-def test_a_password_never_goes_where_an_event_points(postbox: Postbox, secret: MakeSecret) -> None:
-    fields = {"username": "jane", "smtpPassword": secret(CANARY), "parameters": [parameter("host", "x")]}
-    error = failure_of(_action(postbox.port, **fields), events={"paid": Event.new("s", "n", {"x": "evil.example"})})
-    assert "the parameters lead to evil.example" in str(error)
+def test_an_event_cannot_choose_the_server() -> None:
+    assert not any(EmailSpec.can_patch(field) for field in ("host", "port"))
+
+
+INJECTED = "=?utf-8?q?hi=0D=0ABcc:_x@y.example=0D=0A=0D=0Aevil?="
+
+
+@pytest.mark.parametrize(("dest", "value"), [("subject", INJECTED), ("from", f"{INJECTED} <a@b.example>")])
+def test_an_event_brings_no_headers_of_its_own(postbox: Postbox, dest: str, value: str) -> None:
+    """Found in a review: Python decodes what looks encoded, and writes the line breaks that it finds."""
+    action = _action(postbox.port, parameters=[parameter(dest, "x")])
+    error = failure_of(action, events={"paid": Event.new("s", "n", {"x": value})})
+    assert (error.retriable, error.sent) == (False, False)
+    assert postbox.received == []
+
+
+def test_a_message_that_python_cannot_make_is_not_sent(postbox: Postbox) -> None:
+    action = _action(postbox.port, parameters=[parameter("from", "x")])
+    error = failure_of(action, events={"paid": Event.new("s", "n", {"x": ".a <a@b.example>"})})
     assert (error.retriable, error.sent) == (False, False)
 
 

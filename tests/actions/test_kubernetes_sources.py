@@ -78,7 +78,9 @@ def test_inline_text_is_an_object(api: KubernetesApi) -> None:
         ({"url": {"path": "https://user:word@host/x"}}, "must not contain a user name"),
         ({"git": {"url": "--upload-pack=touch /tmp/x", "filePath": "a"}}, "that git can clone"),
         ({"git": {"url": "ext::sh -c id", "filePath": "a"}}, "that git can clone"),
-        ({"git": {"url": "/r", "filePath": "../a"}}, "a path inside the repository"),
+        ({"git": {"url": "/r", "filePath": "../a"}}, "the path of a file inside the repository"),
+        ({"git": {"url": "/r", "filePath": "d/"}}, "the path of a file inside the repository"),
+        ({"git": {"url": "/r", "filePath": "a\0b"}}, "the path of a file inside the repository"),
         ({"git": {"url": "/r", "filePath": "a", "branch": "--output=x"}}, "the name of a branch"),
         ({"git": {"url": "/r", "filePath": "a", "githubApp": {}}}, "needs an https:// address"),
         ({"git": {"url": "/r", "filePath": "a", "creds": {}, "sshKeySecret": {}}}, "both say who we are"),
@@ -366,7 +368,7 @@ def test_an_event_chooses_a_file_of_the_repository(api: KubernetesApi, repositor
     source = git(repository, filePath="unknown")
     assert "fetched" in made_from(source, {"file": "manifests/object.yaml"}, (patch,))
     error = failure_of(source, {"file": "../../etc/passwd"}, (patch,))
-    assert "`filePath` must be a path inside the repository" in str(error)
+    assert "`filePath` must be the path of a file inside the repository" in str(error)
 
 
 def test_without_git_there_is_one_clear_message(

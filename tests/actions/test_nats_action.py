@@ -374,6 +374,7 @@ def test_a_subject_that_we_may_not_publish_to_is_final(
     error = failure_of(action, **call("secret.orders"))
     assert str(error) == "the server does not let us publish to `secret.orders`"
     assert (error.retriable, error.sent) == (False, False)
+    assert str(failure_of(action, **call("secret.Orders"))) == "the server does not let us publish to `secret.Orders`"
     assert action.invoke(make_call(**call("out"))) == "published"
     with ThreadPoolExecutor(8) as workers:
         outcomes = list(workers.map(lambda _: str(failure_of(action, **call("secret.orders"))), range(16)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,33 @@ def test_a_host_that_an_event_chose_gets_no_secrets(http_server: HttpServer, mou
     refusal = _refused(action, http_server.url)
     assert refusal.endswith("which must not get the secrets of the trigger")
     assert http_server.requests == []
+
+
+@pytest.mark.parametrize("field", ["host", "headers", "dynamicHeaders"])
+def test_another_host_at_the_same_address_gets_no_secrets(http_server: HttpServer, mounts: Path, field: str) -> None:
+    """Found in a review: a server may have many names, and not all of them are ours."""
+    chosen = {"src": {"dependencyName": "paid", "dataKey": "host"}, "dest": "host" if field == "host" else "Host"}
+    fields: dict[str, Any] = {"dynamicHeaders": [chosen]}
+    if field != "dynamicHeaders":
+        dest = "host" if field == "host" else "headers.Host"
+        fields = {"host": "ours.example"} if field == "host" else {"headers": {"Host": "ours.example"}}
+        fields["parameters"] = [{**chosen, "dest": dest}]
+    action = _http(http_server, basicAuth=LOGIN, **fields)
+    with pytest.raises(ActionError, match="another `Host`, which must not get the secrets") as caught:
+        action.invoke(make_call(events={"paid": Event.new("shop", "paid", {"host": "evil.example"})}))
+    assert (caught.value.retriable, caught.value.sent) == (False, False)
+    assert http_server.requests == []
+
+
+def test_a_server_that_repeats_our_secrets_is_not_quoted(http_server: HttpServer, mounts: Path) -> None:
+    password = (mounts / "login" / "password").read_text().strip()
+    header = b64encode(f"ada:{password}".encode()).decode()
+    http_server.reply = Reply(400, body=f"you sent Basic {header} ({header}, {password})".encode())
+    action = _http(http_server, basicAuth=LOGIN)
+    with pytest.raises(ActionError) as caught:
+        action.invoke(make_call())
+    assert password not in str(caught.value)
+    assert header not in str(caught.value)
 
 
 def test_certificates_come_from_secrets_too(https_server: HttpServer, certificate: Certificate, mounts: Path) -> None:

@@ -101,7 +101,6 @@ NEEDS = [
     ("email", "{host: h, port: 25, to: [c@d.example], subject: s, body: b}", "from"),
     ("nats", "{url: 'h:4222'}", "subject"),
     ("awsLambda", "{region: eu-west-1}", "functionName"),
-    ("custom", "{spec: {a: b}}", "serverURL"),
 ]
 
 

@@ -65,7 +65,7 @@ class Fetcher:
     def _read_config_map(self, source: ConfigMapSource) -> bytes:
         """From where config maps are mounted, as argo-events does; or else from the cluster."""
         try:
-            return source.read().reveal().encode()
+            return source.model_copy(update={"optional": False}).read().reveal().encode()
         except ConfigError as absent:
             not_mounted = absent
         type_ = self._cluster.type_of("v1", "ConfigMap")

@@ -31,6 +31,7 @@ def read_from_git(source: GitSource, max_bytes: int, timeout: float) -> bytes:
     with _directory(source) as folder, tempfile.TemporaryDirectory() as private:
         git = _Git(folder, _environment(source, Path(private)), timeout)
         git.run("init", "--quiet", "--bare", ".")
+        (folder / "shallow.lock").unlink(missing_ok=True)  # of a fetch that was killed; we are alone here
         git.run("fetch", "--quiet", "--depth=1", "--no-tags", "--force", source.address, source.wanted)
         entry = git.run("ls-tree", "-l", "FETCH_HEAD", "--", source.filePath).split()
         if len(entry) < 4 or entry[1] != b"blob" or entry[0] == b"120000":
@@ -48,7 +49,8 @@ class _Git:
         self._timeout = timeout
 
     def run(self, *arguments: str) -> bytes:
-        command: Sequence[str] = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", *arguments)
+        settings = ("core.hooksPath=/dev/null", "protocol.ext.allow=never", "http.followRedirects=false")
+        command: Sequence[str] = ("git", *(part for each in settings for part in ("-c", each)), *arguments)
         try:
             done = subprocess.run(
                 command,

@@ -66,8 +66,8 @@ def _valid_reference(text: str) -> str:
 
 def _valid_file_path(text: str) -> str:
     steps = text.split("/")
-    if not text or text.startswith("/") or ".." in steps or "~" in text or "\\" in text:
-        raise ValueError("must be a path inside the repository, without `..`, `~` or backslashes")
+    if not all(steps) or not text.isprintable() or ".." in steps or "~" in text or "\\" in text:
+        raise ValueError("must be the path of a file inside the repository, without `..`, `~` or backslashes")
     return text
 
 
