@@ -67,7 +67,8 @@ def test_all_replicas_are_killed_at_once(torment: Torment) -> None:
 def test_the_broker_is_killed_and_comes_back(torment: Torment, broker: EmbeddedBroker) -> None:
     torment.start(2)
     torment.events(100)
-    broker.kill(1)
-    broker.restart(1)
+    with torment.lab.without_brokers():
+        broker.kill(1)
+        broker.restart(1)
     torment.events(100)
     check(torment)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import DEVNULL, Popen
@@ -110,6 +111,14 @@ class Lab:
         self._replicas[slot].wait()
         now = SystemClock().now_ms()
         self.mishaps.append(Mishap(str(slot), now, now, "SIGKILL"))
+
+    @contextmanager
+    def without_brokers(self) -> Iterator[None]:
+        """Around what happens to brokers: no replica can commit what it knows while they are away."""
+        began = SystemClock().now_ms()
+        yield
+        now = SystemClock().now_ms()
+        self.mishaps += [Mishap(str(slot), began, now, "brokers away") for slot in self._replicas]
 
     def stop(self) -> None:
         for replica in self._replicas.values():
