@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -41,7 +42,7 @@ class _Batch(msgspec.Struct):
     commit: Commit | None = None
 
 
-class _Synchronous:
+class _Synchronous(ABC):
     """What stages have in common that finish every batch before they fetch the next."""
 
     def __init__(self) -> None:
@@ -54,8 +55,9 @@ class _Synchronous:
             yield from self._part()
         yield from self._part()  # a partition may have begun without any record
 
+    @abstractmethod
     def _apply(self, partition: int, records: Iterable[Record]) -> None:
-        raise NotImplementedError
+        """Deal with records of one partition, in the order of the log."""
 
     def _part(self) -> Iterator[Transaction]:
         batches, self._batches = self._batches, defaultdict(_Batch)
@@ -63,9 +65,6 @@ class _Synchronous:
         commits = [batch.commit for batch in batches.values() if batch.commit is not None]
         if commits:
             yield Transaction(outputs, commits)
-
-    def committed(self) -> None:
-        """Nothing waits for it."""
 
     def aborted(self) -> bool:
         """The partitions went on as if it had been committed."""

@@ -28,10 +28,10 @@ class NoScripts:
         return fail
 
     def lua_transform(self, source: str) -> Callable[[bytes], bytes]:
-        raise NotImplementedError(source)
+        raise AssertionError(f"no transform was expected here: {source}")
 
     def jq_transform(self, source: str) -> Callable[[bytes], bytes]:
-        raise NotImplementedError(source)
+        raise AssertionError(f"no transform was expected here: {source}")
 
 
 def gate(filters: Mapping[str, Any], operator: str = "and") -> Gate:
