@@ -28,6 +28,10 @@ class ConfigError(EventBusError):
     exit_code = 2
 
 
+class MachineError(EventBusError):
+    """This machine lacks something that is needed: a Java, room on its disk, a way to the jars."""
+
+
 class InvalidEvent(EventBusError):
     """A record or a document is not a CloudEvent; the message says which rule it breaks."""
 

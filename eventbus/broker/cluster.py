@@ -19,12 +19,12 @@ from confluent_kafka.admin import AdminClient
 from eventbus.broker.config import NodeAddress
 from eventbus.broker.data import DataDirectory
 from eventbus.broker.errors import BrokerError
-from eventbus.broker.jars import ensure_jars
-from eventbus.broker.java import find_java
 from eventbus.broker.node import Node, Runtime
-from eventbus.broker.places import home_directory
+from eventbus.broker.places import KAFKA, home_directory
 from eventbus.broker.ports import HOST, consecutive_ports, default_ports, free_ports
 from eventbus.errors import ConfigError
+from eventbus.jvm.jars import ensure_jars
+from eventbus.jvm.java import BROKER, find_java
 
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
@@ -85,7 +85,7 @@ class EmbeddedBroker:
         """Start all nodes and return when they are ready. Fetches Kafka first if that was never done."""
         if self._data:
             raise BrokerError(f"this broker already runs at {self.bootstrap_servers}")
-        runtime = Runtime(find_java().path, ensure_jars())
+        runtime = Runtime(find_java(BROKER).path, ensure_jars(KAFKA))
         self._data = DataDirectory(self._data_path, self._count)
         try:
             self.nodes = self._described(runtime, self._data)

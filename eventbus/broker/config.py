@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from eventbus.broker.places import MIB
 from eventbus.broker.ports import HOST
+from eventbus.jvm.places import MIB
 
 
 class NodeAddress(msgspec.Struct, frozen=True):

@@ -18,11 +18,12 @@ import msgspec
 
 from eventbus.broker import state
 from eventbus.broker.errors import BrokerError
-from eventbus.broker.jars import ensure_jars
-from eventbus.broker.places import explained, home_directory, make_directory
+from eventbus.broker.places import KAFKA, home_directory
 from eventbus.broker.service import Options, serve
 from eventbus.broker.state import Instance
 from eventbus.errors import ConfigError, EventBusError
+from eventbus.jvm.jars import ensure_jars
+from eventbus.jvm.places import explained, make_directory
 
 STOP_SECONDS = 30.0
 
@@ -39,7 +40,7 @@ def start(options: Options, warn: Callable[[str], None]) -> Instance:
     """Start a detached broker and return when it is ready. One that already runs is as good as a new one."""
     if instance := state.running_instance(warn):
         return _fitting(instance, options)
-    ensure_jars()  # here and not in the detached process, for the progress bar
+    ensure_jars(KAFKA)  # here and not in the detached process, for the progress bar
     answer = _launch(options)
     if not answer.ready:
         raise _failure(answer)

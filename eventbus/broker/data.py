@@ -19,8 +19,9 @@ from typing import IO
 
 import msgspec
 
-from eventbus.broker.places import KAFKA_VERSION, explained, make_directory, require_free
+from eventbus.broker.places import KAFKA_VERSION
 from eventbus.errors import ConfigError
+from eventbus.jvm.places import explained, make_directory, require_free
 
 NODE_MIB = 200
 PREDECESSOR_SECONDS = 3.0

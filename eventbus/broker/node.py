@@ -25,7 +25,7 @@ import msgspec
 
 from eventbus.broker.config import NodeAddress, server_properties
 from eventbus.broker.errors import BrokerError
-from eventbus.broker.places import explained
+from eventbus.jvm.places import explained
 
 JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
 GUARD = Path(__file__).with_name("guard.py")

@@ -20,7 +20,8 @@ from typing import IO
 import msgspec
 
 from eventbus.broker.errors import BrokerError
-from eventbus.broker.places import explained, home_directory, make_directory
+from eventbus.broker.places import home_directory
+from eventbus.jvm.places import explained, make_directory
 
 BUSY = "a broker is just being started or stopped: try again in a moment"
 CLAIM_SECONDS = 1.0

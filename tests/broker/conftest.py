@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 Eventually = Callable[[Callable[[], bool]], None]
-FakeJava = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
@@ -40,21 +39,3 @@ def eventually() -> Eventually:
             time.sleep(0.02)
 
     return wait
-
-
-@pytest.fixture
-def fake_java() -> FakeJava:
-    """Makes a `java` that answers with a version, and otherwise does what the given shell lines say."""
-
-    def make(path: Path, version: str, otherwise: str = "exit 1") -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            f"""#!/bin/sh
-if [ "$1" = -version ]; then echo 'openjdk version "{version}" 2024-01-01' >&2; exit 0; fi
-{otherwise}
-"""
-        )
-        path.chmod(0o755)
-        return path
-
-    return make

@@ -9,7 +9,7 @@ import pytest
 
 from eventbus.broker import BrokerError, EmbeddedBroker
 from eventbus.errors import ConfigError
-from tests.broker.conftest import FakeJava
+from tests.conftest import FakeJava
 
 
 def test_a_taken_port_is_refused_before_anything_is_started(temporary: Path) -> None:

@@ -13,7 +13,8 @@ from eventbus.broker.config import NodeAddress
 from eventbus.broker.node import Node, Runtime
 from eventbus.broker.service import _watch
 from eventbus.broker.state import Instance
-from tests.broker.conftest import Eventually, FakeJava
+from tests.broker.conftest import Eventually
+from tests.conftest import FakeJava
 
 INSTANCE = Instance(pid=1, started="", bootstrap_servers="127.0.0.1:9092", data="", ephemeral=False, nodes=())
 

