@@ -121,13 +121,13 @@ class Explainer:
         buried: list[Buried] = []
         for output in outputs:
             if output.topic == self._plan.name.topic(Kind.ACTION):
-                fired.append(self._firing(output))
+                fired.append(firing_of(self._plan, _as_record(output)))
             elif output.topic == self._plan.name.topic(Kind.TRIGGER):
                 found = self._join_one(output, let_go)
                 fired += [found] if isinstance(found, Fired) else []
                 waiting += [found] if isinstance(found, Waiting) else []
             else:
-                letter = dead_letter(Record(output.topic, 0, 0, 0, output.key, output.value, output.headers))
+                letter = dead_letter(_as_record(output))
                 buried.append(Buried(letter.reason, letter.detail, letter.trigger))
         return Explanation(
             event=event.id,
@@ -164,7 +164,7 @@ class Explainer:
         let_go += [_let_go(unused) for unused in step.unused] if step else []
         actions = [each for each in (step.outputs if step else ()) if each.topic == self._plan.name.topic(Kind.ACTION)]
         if actions:
-            return self._firing(actions[0])
+            return firing_of(self._plan, _as_record(actions[0]))
         return describe(trigger, fact.key, self._join.slot(fact.trigger, fact.key))
 
     def _note_rejection(self, dependency: str, rejection: Rejection) -> None:
@@ -174,7 +174,7 @@ class Explainer:
         """What the matcher has written, by trigger."""
         matched: defaultdict[str, list[str]] = defaultdict(list)
         for output in outputs:
-            record = Record(output.topic, 0, 0, 0, output.key, output.value, output.headers)
+            record = _as_record(output)
             if output.topic == self._plan.name.topic(Kind.TRIGGER):
                 fact = trigger_fact(record)
                 matched[fact.trigger] += fact.dependencies
@@ -182,14 +182,6 @@ class Explainer:
                 action = action_fact(record)
                 matched[action.trigger] += [name for event in action.events for name in event.dependencies]
         return dict(matched)
-
-    def _firing(self, output: Output) -> Fired:
-        fact = action_fact(Record(output.topic, 0, 0, 0, output.key, output.value, output.headers))
-        events: defaultdict[str, list[str]] = defaultdict(list)
-        for used, event in zip(fact.events, from_json_batch(output.value or b""), strict=True):
-            for name in used.dependencies:
-                events[name].append(event.id)
-        return Fired(fact.trigger, fact.id, ids_of(self._plan.triggers[fact.trigger], events), fact.key)
 
     def _why_unmatched(self, event: Event) -> str:
         only_for = event.attributes.get(REPLAY_FOR, str(self._plan.name))
@@ -205,6 +197,20 @@ class Explainer:
         ):
             return "its dependency is used in no trigger's condition"
         return f"no dependency asks for the {found} of the source `{event.source}`; they ask for {_listed(names)}"
+
+
+def firing_of(plan: SensorPlan, action: Record) -> Fired:
+    """An action record, as one tells of it: which events have caused it."""
+    fact = action_fact(action)
+    events: defaultdict[str, list[str]] = defaultdict(list)
+    for used, event in zip(fact.events, from_json_batch(action.value or b""), strict=True):
+        for name in used.dependencies:
+            events[name].append(event.id)
+    return Fired(fact.trigger, fact.id, ids_of(plan.triggers[fact.trigger], events), fact.key)
+
+
+def _as_record(output: Output) -> Record:
+    return Record(output.topic, 0, 0, 0, output.key, output.value, output.headers)
 
 
 def _sent_at(event: Event) -> int:

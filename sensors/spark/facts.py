@@ -1,0 +1,139 @@
+"""What our own records say, as columns: the formats of `eventbus.formats`, read by Spark SQL.
+
+A record that cannot be read has nulls there, and is judged by those who can tell why.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from eventbus.formats import (
+    ACTION_HEADER,
+    DLQ_HEADER,
+    FLUSH_HEADER,
+    REDRIVE_MARK_HEADER,
+    REDRIVEN_HEADER,
+    TRIGGER_HEADER,
+)
+
+_TRIGGER = "t string, d array<string>, e array<bigint>, s string, r string, k string"
+_ACTION = (
+    "id string, t string, e array<array<array<string>>>, g bigint, k string, j array<bigint>, r string, f array<string>"
+)
+_INVOCATION = (
+    "action string, trigger string, attempt int, outcome string, mode string, partition int, offset bigint, "
+    "replica string, started bigint, ended bigint, status string, error string"
+)
+_LETTER = (
+    "reason string, stage string, topic string, partition int, offset bigint, timestamp bigint, replica string, "
+    "trigger string, action string"
+)
+
+
+def header(name: str) -> str:
+    """SQL: the first header of that name. Ours is nearly always the first of all, which saves a search."""
+    found = f"filter(headers, h -> h.key = '{name}')[0].value"
+    return f"CASE WHEN headers[0].key = '{name}' THEN headers[0].value ELSE {found} END"
+
+
+def has_header(name: str) -> str:
+    return f"exists(headers, h -> h.key = '{name}')"
+
+
+def trigger_facts(records: DataFrame) -> DataFrame:
+    """Records of the trigger topic. `source_…` is where the event stands in the event topic."""
+    facts = records.selectExpr(
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        f"{header(TRIGGER_HEADER)} AS fact",
+        f"{header(FLUSH_HEADER)} AS flush",
+    ).selectExpr("*", f"from_json(CAST(fact AS string), '{_TRIGGER}') AS f")
+    return facts.selectExpr(
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        "fact",
+        "flush",
+        "f.t AS trigger",
+        "coalesce(f.k, '') AS slot",
+        "f.s AS shape",
+        "f.r AS replica",
+        "CAST(f.e[0] AS int) AS source_partition",
+        "f.e[1] AS source_offset",
+        "f.e[2] AS source_timestamp",
+        "crc32(value) AS content",
+    )
+
+
+def action_facts(records: DataFrame) -> DataFrame:
+    """Records of the action topic.
+
+    `joined_…` is the record of the trigger topic that completed it; null where one event was enough. `origin_…` is
+    that, or else the event: what its order is judged by.
+    """
+    facts = records.selectExpr(
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "crc32(value) AS content",
+        f"from_json(CAST({header(ACTION_HEADER)} AS string), '{_ACTION}') AS f",
+        f"{has_header(REDRIVEN_HEADER)} AS redriven",
+    )
+    return facts.selectExpr(
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "content",
+        "redriven",
+        "f.id AS action",
+        "f.t AS trigger",
+        "coalesce(f.k, '') AS slot",
+        "f.g AS generation",
+        "f.r AS replica",
+        "f.f IS NOT NULL AS failure",
+        "f.f[0] AS failed_action",
+        "CAST(f.j[0] AS int) AS joined_partition",
+        "f.j[1] AS joined_offset",
+        "coalesce(CAST(f.j[0] AS int), CAST(f.e[0][1][0] AS int)) AS origin_partition",
+        "coalesce(f.j[1], CAST(f.e[0][1][1] AS bigint)) AS origin_offset",
+        "transform(f.e, e -> struct(CAST(e[1][0] AS int) AS partition, CAST(e[1][1] AS bigint) AS offset)) AS events",
+        "array_max(transform(f.e, e -> CAST(e[1][2] AS bigint))) AS newest_event",
+    )
+
+
+def invocation_facts(records: DataFrame) -> DataFrame:
+    """Records of the invocation topic; `place` and `at` are their own."""
+    facts = records.selectExpr(
+        "partition AS note_partition",
+        "offset AS note_offset",
+        f"from_json(CAST(value AS string), '{_INVOCATION}') AS f",
+    )
+    return facts.selectExpr("note_partition", "note_offset", "f.*")
+
+
+def letter_facts(records: DataFrame) -> DataFrame:
+    """Records of the dead-letter topic; `event_…` is the event that a held one was, where it was one."""
+    facts = records.where(f"NOT {has_header(REDRIVE_MARK_HEADER)}").selectExpr(
+        "partition AS letter_partition",
+        "offset AS letter_offset",
+        f"from_json(CAST({header(DLQ_HEADER)} AS string), '{_LETTER}') AS f",
+        f"from_json(CAST({header(TRIGGER_HEADER)} AS string), '{_TRIGGER}') AS h",
+        f"from_json(CAST({header(ACTION_HEADER)} AS string), 'id string') AS a",
+    )
+    return facts.selectExpr(
+        "letter_partition",
+        "letter_offset",
+        "f.*",
+        "a.id AS refused_action",
+        "h.t AS event_trigger",
+        "coalesce(h.k, '') AS event_slot",
+        "CAST(h.e[0] AS int) AS event_partition",
+        "h.e[1] AS event_offset",
+    )

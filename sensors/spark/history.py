@@ -1,0 +1,158 @@
+"""Everything that is known of a sensor, as tables, and how far it had got when they were taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from eventbus.bus import Bus
+from eventbus.clock import SystemClock
+from eventbus.formats import OriginKey, decode_state_key, origin
+from eventbus.metadata import InvokeCommit, JoinCommit, Owner, decode_invoke, decode_join, decode_match
+from eventbus.names import Kind, SensorName, Stage
+from eventbus.ports import Record
+from sensors.inspection import stable_commits
+from sensors.spark.records import Missing, Range, Slice, from_archive, from_kafka, lost_to_retention, slice_of
+
+EVENT = "event"
+"""The event topic, beside the sensor's own (`Kind`)."""
+
+_INPUTS = (EVENT, Kind.TRIGGER)
+
+
+class MatchCommit(msgspec.Struct, frozen=True):
+    owner: Owner
+    offset: int
+
+
+class Commits(msgspec.Struct, frozen=True):
+    """What the stages have committed, by partition of their input. What lies beyond is under way."""
+
+    match: Mapping[int, MatchCommit]
+    join: Mapping[int, JoinCommit]
+    invoke: Mapping[int, InvokeCommit]
+
+    @classmethod
+    def of(cls, bus: Bus, name: SensorName) -> Commits:
+        seen = {
+            stage: {
+                partition: commit
+                for partition, commit in stable_commits(
+                    bus.cluster, name.group(stage), name.input_topic(stage), SystemClock()
+                ).items()
+                if commit is not None
+            }
+            for stage in Stage
+        }
+        return cls(
+            {p: MatchCommit(decode_match(each.metadata), each.offset) for p, each in seen[Stage.MATCH].items()},
+            {p: decode_join(each.offset, each.metadata) for p, each in seen[Stage.JOIN].items()},
+            {p: decode_invoke(each.offset, each.metadata) for p, each in seen[Stage.INVOKE].items()},
+        )
+
+
+class History(msgspec.Struct, frozen=True):
+    """What a sensor has read and written."""
+
+    name: SensorName
+    tables: Mapping[str, DataFrame]
+    """Records (`records.RECORD`) by `EVENT` and `Kind`, each partition in the order of its offsets, or not at all."""
+    slices: Mapping[str, Slice]
+    commits: Commits
+    missing: list[Missing]
+    origins: Mapping[int, int]
+    """From which event on the sensor has been there, by partition."""
+    since: int | None = None
+
+    def complete(self, kind: str) -> bool:
+        """Whether a topic is known from its first record on."""
+        wanted = self.slices[kind]
+        return wanted.complete and not any(each.topic == wanted.topic for each in self.missing)
+
+    def judged(self, kind: str) -> Mapping[int, tuple[int, int]]:
+        """Of an input: which offsets the sensor has dealt with, as far as they are known."""
+        done = (
+            {p: commit.offset for p, commit in self.commits.match.items()}
+            if kind == EVENT
+            else {p: commit.position for p, commit in self.commits.join.items()}
+        )
+        spans = {}
+        for partition, (start, end) in self.slices[kind].offsets.items():
+            low = max(start, self.origins.get(partition, 0)) if kind == EVENT else start
+            spans[partition] = (low, max(low, min(end, done.get(partition, 0))))
+        return spans
+
+
+def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, archive: str | None = None) -> History:
+    """Commits first, topics second: so everything that the commits speak of is in the topics."""
+    commits = Commits.of(bus, name)
+    topics = {EVENT: name.event_topic} | {kind.value: name.topic(kind) for kind in Kind}
+    reader = bus.cluster.reader()
+    try:
+        # What comes of an event is written later: the end of the time in question is one of inputs only.
+        open_end = Range(wanted.since)
+        slices = {
+            kind: slice_of(
+                bus.cluster,
+                reader,
+                topic,
+                Range() if kind == Kind.STATE else wanted if kind in _INPUTS else open_end,
+            )
+            for kind, topic in topics.items()
+        }
+    finally:
+        reader.close()
+    tables: dict[str, DataFrame] = {}
+    missing: list[Missing] = []
+    for kind, each in slices.items():
+        tables[kind], lost = _table(spark, bus.bootstrap_servers, each, None if kind == Kind.STATE else archive)
+        missing += [] if kind == Kind.STATE else lost  # a compacted topic is meant to have lost its beginning
+    origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
+    return History(name, tables, slices, commits, missing, origins, wanted.since)
+
+
+def _table(
+    spark: SparkSession, bootstrap_servers: str, wanted: Slice, archive: str | None
+) -> tuple[DataFrame, list[Missing]]:
+    """Kafka's records, and before them those of the archive."""
+    kept = from_kafka(spark, bootstrap_servers, wanted)
+    if archive is None:
+        return kept, lost_to_retention(wanted)
+    firsts = {partition: first for partition, (first, _) in wanted.kept.items()}
+    archived = from_archive(spark, archive, wanted)
+    older = F.lit(False)
+    for partition, first in firsts.items():
+        older |= (F.col("partition") == partition) & (F.col("offset") < first)
+    rows = archived.groupBy("partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last")).collect()
+    have = {row["partition"]: (row["first"], row["last"] + 1) for row in rows}
+    return archived.where(older).unionByName(kept), lost_to_retention(wanted, have)
+
+
+def read_origins(state: DataFrame, topic: str) -> Mapping[int, int]:
+    """Where the match stage has begun to read, as its notes in the state topic say."""
+    rows = state.where('CAST(key AS string) LIKE \'["origin","match",%\'').collect()
+    origins = {}
+    for record in sorted(as_python(topic, rows), key=lambda record: record.offset):
+        key = decode_state_key(record)
+        if isinstance(key, OriginKey) and record.value is not None:
+            origins[key.partition] = origin(record).offset
+    return origins
+
+
+def as_python(topic: str, rows: Iterable[Row]) -> list[Record]:
+    """Rows of `records.RECORD` that were collected."""
+    return [
+        Record(
+            topic,
+            row["partition"],
+            row["offset"],
+            row["timestamp"],
+            None if row["key"] is None else bytes(row["key"]),
+            None if row["value"] is None else bytes(row["value"]),
+            [(each["key"], None if each["value"] is None else bytes(each["value"])) for each in row["headers"] or ()],
+        )
+        for row in rows
+    ]

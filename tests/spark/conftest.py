@@ -1,0 +1,23 @@
+"""One Spark for all of these tests: it takes seconds to start."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sensors.spark.session import SparkOptions, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PySpark's own modules, while they are imported
+        with spark_session("eventbus-tests", SparkOptions(master="local[2]", memory="1g")) as session:
+            session.conf.set("spark.sql.shuffle.partitions", "2")
+            yield session
