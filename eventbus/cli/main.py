@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from eventbus.cli import broker, dlq
+from eventbus.cli.archive import archive
 from eventbus.cli.control import flush, pause, resume
 from eventbus.cli.convert import convert
 from eventbus.cli.demo import demo
@@ -91,6 +92,12 @@ app.command(
         "eventbus replay orders.yaml --since 2026-03-01T14:30:00Z --until 2026-03-01T15:00:00Z",
     ),
 )(replay)
+app.command(
+    epilog=examples(
+        "eventbus archive /var/archive orders.yaml",
+        "eventbus archive /var/archive orders refunds --follow --every 10m",
+    ),
+)(archive)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
 

@@ -3,6 +3,8 @@
 =========== ===========================================================================================================
 `session`   a Spark that runs here, or wherever `spark-submit` has put us
 `records`   topics and archives as tables of records, and what of them is not there any more
+`archive`   an archive on disk: what lies where, and how far it reaches
+`archiving` topics become an archive
 `facts`     what our own records say, as columns
 `workers`   the sensor's own core, inside Spark's Python workers
 =========== ===========================================================================================================

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
@@ -15,7 +14,18 @@ from eventbus.metadata import InvokeCommit, JoinCommit, Owner, decode_invoke, de
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Record
 from sensors.inspection import stable_commits
-from sensors.spark.records import Missing, Range, Slice, from_archive, from_kafka, lost_to_retention, slice_of
+from sensors.spark.archive import Archive, RawCommits
+from sensors.spark.records import (
+    Missing,
+    Range,
+    Slice,
+    await_markers,
+    from_archive,
+    from_kafka,
+    lost_to_retention,
+    reaching_back,
+    slice_of,
+)
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
@@ -37,21 +47,36 @@ class Commits(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, bus: Bus, name: SensorName) -> Commits:
-        seen = {
-            stage: {
-                partition: commit
-                for partition, commit in stable_commits(
-                    bus.cluster, name.group(stage), name.input_topic(stage), SystemClock()
-                ).items()
-                if commit is not None
-            }
-            for stage in Stage
-        }
+        return cls.decoded(raw_commits(bus, name))
+
+    @classmethod
+    def decoded(cls, raw: RawCommits) -> Commits:
         return cls(
-            {p: MatchCommit(decode_match(each.metadata), each.offset) for p, each in seen[Stage.MATCH].items()},
-            {p: decode_join(each.offset, each.metadata) for p, each in seen[Stage.JOIN].items()},
-            {p: decode_invoke(each.offset, each.metadata) for p, each in seen[Stage.INVOKE].items()},
+            {p: MatchCommit(decode_match(each.metadata), each.offset) for p, each in raw[Stage.MATCH].items()},
+            {p: decode_join(each.offset, each.metadata) for p, each in raw[Stage.JOIN].items()},
+            {p: decode_invoke(each.offset, each.metadata) for p, each in raw[Stage.INVOKE].items()},
         )
+
+
+def raw_commits(bus: Bus, name: SensorName) -> RawCommits:
+    """What the stages have committed, as Kafka keeps it."""
+    clock = SystemClock()
+    return {
+        stage: {
+            partition: commit
+            for partition, commit in stable_commits(
+                bus.cluster, name.group(stage), name.input_topic(stage), clock
+            ).items()
+            if commit is not None
+        }
+        for stage in Stage
+    }
+
+
+def archived_commits(directory: str, name: SensorName) -> Commits | None:
+    """How far a sensor had got just before it was archived for the last time; None where it never was."""
+    raw = Archive.open(directory, name.bus).commits(name)
+    return None if raw is None else Commits.decoded(raw)
 
 
 class History(msgspec.Struct, frozen=True):
@@ -92,6 +117,7 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
     topics = {EVENT: name.event_topic} | {kind.value: name.topic(kind) for kind in Kind}
     reader = bus.cluster.reader()
     try:
+        await_markers(bus.cluster, reader, (name.topic(kind) for kind in Kind), SystemClock())
         # What comes of an event is written later: the end of the time in question is one of inputs only.
         open_end = Range(wanted.since)
         slices = {
@@ -105,30 +131,31 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         }
     finally:
         reader.close()
+    kept = None if archive is None else Archive.open(archive, name.bus)
     tables: dict[str, DataFrame] = {}
     missing: list[Missing] = []
     for kind, each in slices.items():
-        tables[kind], lost = _table(spark, bus.bootstrap_servers, each, None if kind == Kind.STATE else archive)
-        missing += [] if kind == Kind.STATE else lost  # a compacted topic is meant to have lost its beginning
+        if kind == Kind.STATE:  # a compacted topic is meant to have lost its beginning, and is not archived
+            tables[kind] = from_kafka(spark, bus.bootstrap_servers, each)
+            continue
+        if kept is not None:
+            kept.check_topic(each.topic, each.topic_id)
+            slices[kind] = reaching_back(spark, kept, each, wanted if kind in _INPUTS else open_end)
+        tables[kind], lost = _table(spark, bus.bootstrap_servers, slices[kind], kept)
+        missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     return History(name, tables, slices, commits, missing, origins, wanted.since)
 
 
 def _table(
-    spark: SparkSession, bootstrap_servers: str, wanted: Slice, archive: str | None
+    spark: SparkSession, bootstrap_servers: str, wanted: Slice, archive: Archive | None
 ) -> tuple[DataFrame, list[Missing]]:
     """Kafka's records, and before them those of the archive."""
     kept = from_kafka(spark, bootstrap_servers, wanted)
     if archive is None:
         return kept, lost_to_retention(wanted)
-    firsts = {partition: first for partition, (first, _) in wanted.kept.items()}
-    archived = from_archive(spark, archive, wanted)
-    older = F.lit(False)
-    for partition, first in firsts.items():
-        older |= (F.col("partition") == partition) & (F.col("offset") < first)
-    rows = archived.groupBy("partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last")).collect()
-    have = {row["partition"]: (row["first"], row["last"] + 1) for row in rows}
-    return archived.where(older).unionByName(kept), lost_to_retention(wanted, have)
+    older = from_archive(spark, archive, wanted)
+    return older.unionByName(kept), lost_to_retention(wanted, archive.covered(wanted.topic))
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, int]:

@@ -5,15 +5,18 @@ What Kafka's retention has removed, and no archive has kept, is said (`Missing`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from eventbus.errors import ConfigError
-from eventbus.ports import Cluster, Reader
+from eventbus.clock import Deadline, SystemClock
+from eventbus.errors import ConfigError, RetriableError
+from eventbus.ports import Clock, Cluster, Reader
+from sensors.spark.archive import PARTITIONED_BY, Archive, Ranges, without
 
 RECORD = (
     "partition int, offset bigint, timestamp bigint, key binary, value binary, "
@@ -24,8 +27,13 @@ RECORD = (
 Offsets: TypeAlias = Mapping[int, tuple[int, int]]
 """From which offset to which (exclusive), by partition."""
 
+DAY = "yyyy-MM-dd"
+"""How Spark writes the day by which an archive is partitioned."""
+
 _ENDLESS = 2**62
-_FETCH = {
+_MARKER_SECONDS = 30.0
+_RETRY_SECONDS = 0.02
+FETCH = {
     "kafka.isolation.level": "read_committed",
     "includeHeaders": "true",
     "failOnDataLoss": "true",
@@ -63,6 +71,7 @@ class Slice(msgspec.Struct, frozen=True):
     """What of that Kafka still has."""
     complete: bool
     """Whether it begins with the topic's first record."""
+    topic_id: str = ""
 
 
 def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Slice:
@@ -70,14 +79,43 @@ def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Sli
     info = cluster.describe([topic])[topic]
     if info is None:
         raise ConfigError(f"the topic `{topic}` does not exist: nothing has been sent or run here under that name")
+    retention = int(info.config.get("retention.ms", -1))
+    oldest = SystemClock().now_ms() - retention if retention >= 0 else 0
     offsets, kept = {}, {}
     for partition in range(info.partitions):
         first = reader.offsets(topic, partition)[0]
         end = reader.offset_at(topic, partition, _ENDLESS if wanted.until is None else wanted.until)
         start = 0 if wanted.since is None else reader.offset_at(topic, partition, wanted.since)
+        if wanted.since is not None and start <= first and wanted.since < oldest:
+            start = 0  # Kafka cannot know of it any more: what is gone may have been asked for
         offsets[partition] = (min(start, end), end)
         kept[partition] = (min(max(start, first), end), end)
-    return Slice(topic, offsets, kept, complete=wanted.since is None)
+    return Slice(topic, offsets, kept, complete=wanted.since is None, topic_id=info.id)
+
+
+def end_of_committed(reader: Reader, topic: str, partition: int) -> int:
+    """Where the first transaction begins that is open, else the partition's end."""
+    return reader.offset_at(topic, partition, _ENDLESS)
+
+
+def await_markers(cluster: Cluster, reader: Reader, topics: Iterable[str], clock: Clock) -> None:
+    """Wait until all that has been written by now is committed or aborted.
+
+    A transaction's markers reach the partitions one by one: a stage's commit can be seen before the records that were
+    written in the same transaction.
+    """
+    deadline = Deadline(clock, _MARKER_SECONDS)
+    ends = {
+        (topic, partition): reader.offsets(topic, partition)[1]
+        for topic, info in cluster.describe(topics).items()
+        if info is not None
+        for partition in range(info.partitions)
+    }
+    for (topic, partition), end in ends.items():
+        while end_of_committed(reader, topic, partition) < end:
+            if deadline.over():
+                raise RetriableError(f"{topic}[{partition}]: a transaction is open for more than {_MARKER_SECONDS:g} s")
+            time.sleep(_RETRY_SECONDS)
 
 
 def from_kafka(spark: SparkSession, bootstrap_servers: str, wanted: Slice) -> DataFrame:
@@ -92,35 +130,73 @@ def from_kafka(spark: SparkSession, bootstrap_servers: str, wanted: Slice) -> Da
         "endingOffsets": _json({wanted.topic: {str(partition): end for partition, (_, end) in ranges.items()}}),
         "minPartitions": str(max(len(ranges), spark.sparkContext.defaultParallelism)),
     }
-    return as_records(spark.read.format("kafka").options(**_FETCH, **options).load())
+    return as_records(spark.read.format("kafka").options(**FETCH, **options).load())
 
 
-def as_records(rows: DataFrame) -> DataFrame:
-    """What the Kafka connector yields, in our words."""
-    return rows.selectExpr("partition", "offset", "unix_millis(timestamp) AS timestamp", "key", "value", "headers")
+def as_records(rows: DataFrame, *others: str) -> DataFrame:
+    """What the Kafka connector yields, in our words; with other columns behind."""
+    return rows.selectExpr(
+        "partition", "offset", "unix_millis(timestamp) AS timestamp", "key", "value", "headers", *others
+    )
 
 
-def from_archive(spark: SparkSession, archive: str, wanted: Slice) -> DataFrame:
-    """What of a topic is in an archive."""
-    rows = spark.read.parquet(archive).where(F.col("topic") == wanted.topic)
+def archived(spark: SparkSession, archive: Archive, topic: str) -> DataFrame:
+    """All that an archive has of a topic: records, with the columns that it is partitioned by."""
+    schema = ", ".join([RECORD, *(f"{column} string" for column in PARTITIONED_BY)])
+    if not archive.has_records(topic):
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(str(archive.records(topic)))
+
+
+def from_archive(spark: SparkSession, archive: Archive, wanted: Slice) -> DataFrame:
+    """What of a topic is in an archive and, of what was asked for, not in Kafka any more."""
+    covered = archive.covered(wanted.topic)  # first: the files may be more by the time they are read
     inside = F.lit(False)
-    for partition, (start, end) in wanted.offsets.items():
-        inside |= (F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end)
-    return rows.where(inside).select("partition", "offset", "timestamp", "key", "value", "headers")
-
-
-def lost_to_retention(wanted: Slice, archived: Offsets | None = None) -> list[Missing]:
-    """What neither Kafka nor the archive has. Gaps between records are no loss: they are transactions' markers."""
-    missing = []
     for partition, (start, _) in wanted.offsets.items():
-        first = wanted.kept[partition][0]
-        have = (archived or {}).get(partition)
-        if have is None:
-            missing += [Missing(wanted.topic, partition, start, first)] if start < first else []
-            continue
-        missing += [Missing(wanted.topic, partition, start, have[0])] if start < have[0] < first else []
-        missing += [Missing(wanted.topic, partition, have[1], first)] if have[1] < first else []
-    return missing
+        for low, high in covered.get(partition, ()):
+            first, end = max(start, low), min(wanted.kept[partition][0], high)
+            inside |= (F.col("partition") == partition) & (F.col("offset") >= first) & (F.col("offset") < end)
+    rows = archived(spark, archive, wanted.topic).where(inside)
+    return rows.select("partition", "offset", "timestamp", "key", "value", "headers")
+
+
+def reaching_back(spark: SparkSession, archive: Archive, found: Slice, wanted: Range) -> Slice:
+    """The same slice, as far as the archive knows better than Kafka where its times begin and end."""
+    covered = archive.covered(found.topic)
+    firsts = {p: first for p, (first, _) in found.kept.items() if found.offsets[p][0] <= first and first > 0}
+    if not firsts or not covered or (wanted.since is None and wanted.until is None):
+        return found
+    rows = archived(spark, archive, found.topic)
+    starts = {} if wanted.since is None else _first_offsets(rows, wanted.since)
+    stops = {} if wanted.until is None else _first_offsets(rows, wanted.until)
+    offsets, kept = dict(found.offsets), dict(found.kept)
+    for partition, first in firsts.items():
+        known = max((high for _, high in covered.get(partition, ())), default=0)
+        start, end = found.offsets[partition]
+        if wanted.since is not None and known:
+            start = min(starts.get(partition, known), first)
+        end = min(end, stops.get(partition, end))
+        offsets[partition] = (min(start, end), end)
+        kept[partition] = (min(first, end), end)
+    return msgspec.structs.replace(found, offsets=offsets, kept=kept)
+
+
+def _first_offsets(rows: DataFrame, moment: int) -> dict[int, int]:
+    """The first offset at this time or later, by partition."""
+    later = rows.where(
+        (F.col("timestamp") >= moment) & F.expr(f"date >= date_format(timestamp_millis({moment}), '{DAY}')")
+    )
+    found = later.groupBy("partition").agg(F.min("offset").alias("first")).collect()
+    return {row["partition"]: row["first"] for row in found}
+
+
+def lost_to_retention(wanted: Slice, covered: Mapping[int, Ranges] | None = None) -> list[Missing]:
+    """What neither Kafka nor the archive has. Gaps between records are no loss: they are transactions' markers."""
+    return [
+        Missing(wanted.topic, partition, low, high)
+        for partition, (start, _) in wanted.offsets.items()
+        for low, high in without((start, wanted.kept[partition][0]), (covered or {}).get(partition, ()))
+    ]
 
 
 def _json(value: object) -> str:

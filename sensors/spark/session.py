@@ -82,11 +82,18 @@ def spark_session(name: str, options: SparkOptions) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _start(name: str, options: SparkOptions) -> SparkSession:
+def require_pyspark() -> None:
+    """Before any module is imported that needs it."""
     try:
-        from pyspark.sql import SparkSession
+        import pyspark.sql  # noqa: F401 - only whether it is there
     except ImportError:
         raise MachineError("this needs PySpark: pip install 'kafka-eventbus[spark]'") from None
+
+
+def _start(name: str, options: SparkOptions) -> SparkSession:
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.appName(name).config(map=_ALWAYS)
     if _SUBMITTED in os.environ:  # master, jars and Java are those of whoever has submitted us
         return builder.getOrCreate()
@@ -159,6 +166,9 @@ _SIGNS: dict[str, EventBusError] = {
     ),
     "OffsetOutOfRange": MachineError(
         "Kafka has removed records (retention) while they were being read: repeat it, with a later --since"
+    ),
+    "CONCURRENT_STREAM_LOG_UPDATE": MachineError(
+        "another archiver has written to the same archive meanwhile: nothing is lost; repeat it, one at a time"
     ),
     "getSubject is not supported": MachineError(
         "Spark runs on a Java that is too new for it: set JAVA_HOME to a Java 17 or 21"

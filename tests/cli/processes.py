@@ -28,21 +28,21 @@ class Program:
         for reader in self._readers:
             reader.start()
 
-    def wait_for(self, text: str) -> str:
+    def wait_for(self, text: str, seconds: float = _SECONDS) -> str:
         """The first line, of either stream, that contains this text."""
         with self._changed:
-            found = self._changed.wait_for(lambda: self._find(text) or not self._open, _SECONDS)
+            found = self._changed.wait_for(lambda: self._find(text) or not self._open, seconds)
         line = self._find(text)
-        assert found, f"no {text!r} within {_SECONDS} s: {self.out} {self.err}"
+        assert found, f"no {text!r} within {seconds} s: {self.out} {self.err}"
         assert line is not None, f"ended without {text!r}: {self.out} {self.err}"
         return line
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def end(self) -> int:
+    def end(self, seconds: float = _SECONDS) -> int:
         """Wait for the end; returns the exit code."""
-        code = self.process.wait(_SECONDS)
+        code = self.process.wait(seconds)
         for reader in self._readers:
             reader.join()
         return code
