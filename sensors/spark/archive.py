@@ -141,7 +141,9 @@ class Archive:
     def introduce(self, bus: BusName, topics: Mapping[str, str]) -> None:
         """Write down whose archive this is, and that it has these topics (by name; with their ids)."""
         about = self.about() or About(bus.namespace, bus.bus, str(self.directory))
-        _write(self._about, msgspec.structs.replace(about, topics={**about.topics, **topics}))
+        now = msgspec.structs.replace(about, topics={**about.topics, **topics})
+        if now != self.about():
+            _write(self._about, now)
 
     def accept(self, gaps: Sequence[Gap]) -> None:
         """Write down what is lost for good."""

@@ -24,7 +24,7 @@ from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Reader, TopicInfo
 from sensors.spark.archive import PARTITIONED_BY, Archive, Gap, Reach, without
 from sensors.spark.history import raw_commits
-from sensors.spark.records import DAY, FETCH, Missing, as_records, await_markers, end_of_committed
+from sensors.spark.records import DAY, FETCH, Missing, archived, as_records, await_markers, end_of_committed
 
 BATCH_RECORDS = 200_000
 """Of a topic, at a time."""
@@ -99,8 +99,8 @@ class Archiver:
         """Archive what is there now, or until `stopped`; then the batch that is under way is still finished."""
         infos = self.check()
         self._archive.introduce(self._bus.name, {topic: info.id for topic, info in infos.items()})
-        for name in self._sensors:
-            self._archive.keep_commits(name, raw_commits(self._bus, name), self._clock.now_ms())
+        now = self._clock.now_ms()
+        commits = {name: raw_commits(self._bus, name) for name in self._sensors}
         reader = self._bus.cluster.reader()
         try:
             outputs = [name.topic(kind) for name in self._sensors for kind in _ARCHIVED_KINDS]
@@ -113,6 +113,9 @@ class Archiver:
                     self._archive_topic(run, infos[topic.name], topic, losses[topic.name])
         finally:
             reader.close()
+        if not stopped.is_set():  # taken first and written last: all that they speak of is archived by now
+            for name, each in commits.items():
+                self._archive.keep_commits(name, each, now)
 
     def report(self) -> list[ArchivedTopic]:
         """What all runs together have added."""
@@ -178,7 +181,32 @@ class Archiver:
         )
 
     def _archive_topic(self, run: _Run, info: TopicInfo, topic: _Topic, losses: Sequence[Gap]) -> None:
-        query = self._start(run.spark, topic, strict=not losses)
+        if losses:
+            self._pass_over(run, topic, losses)
+        self._query(run, info, topic)
+
+    def _pass_over(self, run: _Run, topic: _Topic, losses: Sequence[Gap]) -> None:
+        """Let Spark begin behind what is lost. Only for so long it may pass over anything."""
+        query = self._start(run.spark, topic, strict=False)
+        try:
+            self._follow(query, topic.name, run, until=lambda: self._is_past(losses))
+        finally:
+            query.stop()
+        rows = archived(run.spark, self._archive, topic.name)
+        for loss in losses:
+            kept_from = run.reader.offsets(topic.name, loss.partition)[0]
+            if kept_from > loss.end:  # retention went on meanwhile: what has been read in time?
+                later = rows.where(f"partition = {loss.partition} AND offset >= {loss.end}").selectExpr("min(offset)")
+                [(found,)] = later.collect()
+                end = kept_from if found is None else min(found, kept_from)
+                self._archive.accept([Gap(loss.topic, loss.partition, loss.start, end)])
+
+    def _is_past(self, losses: Sequence[Gap]) -> bool:
+        reach = self._archive.reach(losses[0].topic)
+        return reach is not None and all(reach.ends.get(loss.partition, 0) >= loss.end for loss in losses)
+
+    def _query(self, run: _Run, info: TopicInfo, topic: _Topic) -> None:
+        query = self._start(run.spark, topic, strict=True)
         try:
             self._follow(query, topic.name, run)
         except StreamingQueryException:
@@ -186,10 +214,6 @@ class Archiver:
             raise
         finally:
             query.stop()
-        if losses:  # what retention has removed meanwhile may not have been read, either
-            starts = {loss.partition: loss.start for loss in losses}
-            firsts = {partition: run.reader.offsets(info.name, partition)[0] for partition in starts}
-            self._archive.accept([Gap(info.name, p, start, firsts[p]) for p, start in starts.items()])
 
     def _start(self, spark: SparkSession, topic: _Topic, *, strict: bool) -> StreamingQuery:
         options = {
@@ -212,10 +236,10 @@ class Archiver:
             .start(str(self._archive.records(topic.name)))
         )
 
-    def _follow(self, query: StreamingQuery, topic: str, run: _Run) -> None:
+    def _follow(self, query: StreamingQuery, topic: str, run: _Run, until: Callable[[], bool] = lambda: False) -> None:
         seen, last_wanted, ended = -1, None, False
         while not ended:
-            ended = bool(query.awaitTermination(_LOOK_SECONDS))
+            ended = bool(query.awaitTermination(_LOOK_SECONDS)) or until()
             for progress in query.recentProgress:
                 if progress["batchId"] > seen and progress["numInputRows"]:
                     seen = progress["batchId"]

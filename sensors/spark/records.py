@@ -171,10 +171,12 @@ def reaching_back(spark: SparkSession, archive: Archive, found: Slice, wanted: R
     stops = {} if wanted.until is None else _first_offsets(rows, wanted.until)
     offsets, kept = dict(found.offsets), dict(found.kept)
     for partition, first in firsts.items():
-        known = max((high for _, high in covered.get(partition, ())), default=0)
+        ranges = covered.get(partition, ())
         start, end = found.offsets[partition]
-        if wanted.since is not None and known:
-            start = min(starts.get(partition, known), first)
+        if wanted.since is not None and ranges:
+            start = min(starts.get(partition, ranges[-1][1]), first)
+            if len(ranges) > 1 or ranges[0][0] > 0:  # what is not known may belong to that time, too
+                start = min(start, _last_offset(rows, partition, wanted.since) + 1)
         end = min(end, stops.get(partition, end))
         offsets[partition] = (min(start, end), end)
         kept[partition] = (min(first, end), end)
@@ -188,6 +190,13 @@ def _first_offsets(rows: DataFrame, moment: int) -> dict[int, int]:
     )
     found = later.groupBy("partition").agg(F.min("offset").alias("first")).collect()
     return {row["partition"]: row["first"] for row in found}
+
+
+def _last_offset(rows: DataFrame, partition: int, moment: int) -> int:
+    """The last offset before this time; -1 where there is none."""
+    older = rows.where((F.col("partition") == partition) & (F.col("timestamp") < moment))
+    [row] = older.agg(F.max("offset").alias("last")).collect()
+    return -1 if row["last"] is None else int(row["last"])
 
 
 def lost_to_retention(wanted: Slice, covered: Mapping[int, Ranges] | None = None) -> list[Missing]:

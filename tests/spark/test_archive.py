@@ -246,7 +246,7 @@ def test_what_was_removed_before_it_was_archived_is_named_and_can_be_accepted(
     spark: SparkSession, kafka_bus: Bus, archive: Archive, take: Take
 ) -> None:
     from sensors.spark.history import _table, as_python
-    from sensors.spark.records import Missing, Range, slice_of
+    from sensors.spark.records import Missing, Range, Slice, lost_to_retention, reaching_back, slice_of
 
     kafka_bus.ensure(1)
     topic, servers = kafka_bus.name.event_topic, kafka_bus.bootstrap_servers
@@ -263,11 +263,24 @@ def test_what_was_removed_before_it_was_archived_is_named_and_can_be_accepted(
     kafka_bus.publish(Event.new("shop", "order", "more"))
     take()  # what was accepted is not brought up again
     play_retention(servers, topic, {0: 31})
-    reader = kafka_bus.cluster.reader()
-    wanted = slice_of(kafka_bus.cluster, reader, topic, Range())
-    reader.close()
+
+    def wanted_since(wanted: Range) -> Slice:
+        reader = kafka_bus.cluster.reader()
+        try:
+            return slice_of(kafka_bus.cluster, reader, topic, wanted)
+        finally:
+            reader.close()
+
+    wanted = wanted_since(Range())
     table, missing = _table(spark, servers, wanted, archive)
     assert missing == [Missing(topic, 0, 10, 25)]
+    times = {record.offset: record.timestamp for record in _archived(spark, archive, topic)}
+    in_the_gap = Range(since=times[9] + 1)  # the youngest that is known to be older is 9, the oldest to be younger 25
+    found = reaching_back(spark, archive, wanted_since(in_the_gap), in_the_gap)
+    assert lost_to_retention(found, archive.covered(topic)) == missing
+    behind_it = Range(since=times[30])
+    found = reaching_back(spark, archive, wanted_since(behind_it), behind_it)
+    assert (found.offsets, lost_to_retention(found, archive.covered(topic))) == ({0: (30, 31)}, [])
     assert places(as_python(topic, table.collect())) == [(0, offset) for offset in [*range(10), *range(25, 31)]]
 
 
@@ -342,8 +355,13 @@ def test_commits_are_kept_as_kafka_has_them(kafka_bus: Bus, archive: Archive, ta
 
     name = SensorName(kafka_bus.name, "idle")
     ensure_sensor_topics(kafka_bus.cluster, name, 1)
+    stopped = threading.Event()
+    stopped.set()
+    take(name, stopped=stopped)
+    assert archive.commits(name) is None  # it would speak of what is not archived
     take(name)
     assert archive.commits(name) == {Stage.MATCH: {}, Stage.JOIN: {}, Stage.INVOKE: {}}
+    assert [file.name for file in (archive.directory / "commits").iterdir()] == ["idle.json"]
     kept = json.loads((archive.directory / "commits" / "idle.json").read_text())
     assert kept["taken"] > 0
 
