@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -39,6 +40,9 @@ def _kill_when(program: Program, due: Callable[[], bool]) -> None:
         with suppress(subprocess.TimeoutExpired):
             code = program.process.wait(_LOOK_SECONDS)
             pytest.fail(f"ended with {code}: {program.out} {program.err}")
+    pid = program.process.pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)  # Java first: it would tidy up where it sees that Python has gone
     program.signal(signal.SIGKILL)
     program.end()
 
@@ -67,15 +71,15 @@ def test_killed_at_every_step_of_a_batch(spark: SparkSession, kafka_bus: Bus, tm
     def files() -> int:
         return sum(1 for _ in records.rglob("*.parquet"))
 
-    steps: list[Callable[[int, int], bool]] = [
-        lambda before, _: planned() > max(before, listed()),  # a batch is planned, and nothing of it is written
-        lambda before, old: files() > old and planned() > max(before, listed()),  # its files are there, and not listed
-        lambda before, _: listed() > max(before, done()),  # they are listed, and it is not marked as done
-        lambda before, _: done() > before,  # it is
+    steps: list[Callable[[int], bool]] = [
+        lambda before: planned() > max(before, listed()),  # a batch is planned, and nothing of it is written
+        lambda _: files() > archive.files(topic),  # a file of it is there, and not listed
+        lambda before: listed() > max(before, done()),  # its files are listed, and it is not marked as done
+        lambda before: done() > before,  # it is
     ]
     seen = []
     for step in steps:
-        due = partial(step, planned(), files())
+        due = partial(step, planned())
         with Program(*command) as program:
             _kill_when(program, due)
         seen.append((planned(), listed(), done(), files()))
@@ -85,6 +89,7 @@ def test_killed_at_every_step_of_a_batch(spark: SparkSession, kafka_bus: Bus, tm
         assert program.end(_SPARK_SECONDS) == 0, program.err
     [report] = [json.loads(line) for line in program.out]
     assert report["offsets"] == {"0": [0, 132], "1": [0, 132]}
+    assert files() > archive.files(topic), f"no kill has left a file that does not count: {seen}"
     expected = committed_records(kafka_bus.cluster, topic)
     rows = archived(spark, archive, topic).collect()
     assert len(expected) == 110
