@@ -20,8 +20,6 @@ from sensors.spark.records import Missing, Range, Slice, from_archive, from_kafk
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
 
-_INPUTS = (EVENT, Kind.TRIGGER)
-
 
 class MatchCommit(msgspec.Struct, frozen=True):
     owner: Owner
@@ -92,14 +90,14 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
     topics = {EVENT: name.event_topic} | {kind.value: name.topic(kind) for kind in Kind}
     reader = bus.cluster.reader()
     try:
-        # What comes of an event is written later: the end of the time in question is one of inputs only.
+        # What comes of an event is written later: the time in question ends for events only.
         open_end = Range(wanted.since)
         slices = {
             kind: slice_of(
                 bus.cluster,
                 reader,
                 topic,
-                Range() if kind == Kind.STATE else wanted if kind in _INPUTS else open_end,
+                Range() if kind == Kind.STATE else wanted if kind == EVENT else open_end,
             )
             for kind, topic in topics.items()
         }

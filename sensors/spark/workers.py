@@ -14,6 +14,7 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 
+from eventbus.errors import FormatError
 from eventbus.formats import (
     FLUSH_HEADER,
     TRIGGER_HEADER,
@@ -32,11 +33,13 @@ from sensors.rehearsal import Rehearsal
 from sensors.sensor import Sensor
 from sensors.spec.models import SensorManifest
 
-Batches: TypeAlias = Iterator[pa.RecordBatch]
+Batches: TypeAlias = Iterable[pa.RecordBatch]
 Worker: TypeAlias = Callable[[Batches], Batches]
 
-TRIGGER, ACTION, LETTER, UNUSED, HELD = "trigger", "action", "letter", "unused", "held"
-"""Kinds of what comes out."""
+TRIGGER, ACTION, LETTER, UNUSED, HELD, READ = "trigger", "action", "letter", "unused", "held", "read"
+"""Kinds of what comes out. `read` tells how many records went in, and of which times."""
+EVENTS, TRIGGERS = "events", "triggers"
+"""Where they were from."""
 
 MATCHED = (
     "kind string, trigger string, slot string, action string, reason string, source_partition int, "
@@ -46,10 +49,20 @@ MATCHED = (
 """What one event causes: a record for the trigger topic, an action, or a dead letter."""
 
 JOINED = (
-    "kind string, trigger string, slot string, action string, reason string, partition int, offset bigint, "
-    "timestamp bigint, sources string, content bigint, events string"
+    "kind string, trigger string, slot string, action string, reason string, source_partition int, "
+    "source_offset bigint, partition int, offset bigint, timestamp bigint, sources string, content bigint, "
+    "events string"
 )
-"""What one record of the trigger topic causes: an action, a dead letter, or an event that was let go."""
+"""A record of the trigger topic, and what it causes: an action, a dead letter, or an event that was let go.
+
+`source_…` is the event in question, `partition` and `offset` the record (of an action: the one that completed it).
+"""
+
+TRIGGER_ROW = (
+    *("partition", "offset", "timestamp", "key", "value", "fact", "flush"),
+    *("chunk", "clock", "judged", "redriven"),
+)
+"""What `joining` wants to know of a record of the trigger topic."""
 
 _REPLICA = "spark"
 
@@ -78,9 +91,14 @@ def matching(deputy: Deputy, *, payload: bool) -> Worker:
         topic = plan.name.event_topic
         for batch in batches:
             rows = _Rows(MATCHED)
+            moments = []
             for record in _records(topic, batch):
+                moments.append(record.timestamp)
                 for output in matcher.outputs(record):
                     rows.add(*_matched(plan, record, output, payload=payload))
+            if moments:
+                read = None, min(moments), max(moments), len(moments)
+                rows.add(READ, None, None, None, EVENTS, *read, None, None, None, None)
             yield rows.batch()
 
     return work
@@ -110,22 +128,32 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
     """Rows of the trigger topic → rows of `JOINED`.
 
     They come by `partition` and `chunk`, and in order of `offset` within those: a chunk begins where its slots hold
-    nothing. `clock` is the partition's clock at that record, and `clocks` where it stands in the end.
+    nothing. `clock` is the partition's clock at that record, and `clocks` where it stands in the end. What is not
+    `judged` is only told of.
     """
 
     def work(batches: Batches) -> Batches:
         rehearsals = _Rehearsals(deputy, clocks, payload=payload)
         for batch in batches:
             rows = _Rows(JOINED)
-            for record, chunk, clock in _trigger_records(rehearsals.topic, batch):
-                rehearsals.feed(record, chunk, clock, rows)
+            for row in _trigger_rows(rehearsals.topic, batch):
+                rehearsals.feed(row, rows)
             rehearsals.rest(rows)
+            rows.add(READ, None, None, None, TRIGGERS, *[None] * 6, batch.num_rows, None)
             yield rows.batch()
         rows = _Rows(JOINED)
         rehearsals.end(rows)
         yield rows.batch()
 
     return work
+
+
+class _TriggerRow(msgspec.Struct):
+    record: Record
+    chunk: int
+    clock: int
+    judged: bool
+    redriven: bool
 
 
 class _Rehearsals:
@@ -137,40 +165,54 @@ class _Rehearsals:
         self._clocks = clocks
         self._payload = payload
         self.topic = self._plan.name.topic(Kind.TRIGGER)
-        self._place: tuple[int, int] | None = None
+        self._place: tuple[int, int] = (-1, -1)
         self._rehearsal: Rehearsal | None = None
 
-    def feed(self, record: Record, chunk: int, clock: int, rows: _Rows) -> None:
-        if self._place != (record.partition, chunk):
+    def feed(self, row: _TriggerRow, rows: _Rows) -> None:
+        record = row.record
+        if not row.redriven:
+            self._tell(record, rows)
+        if not row.judged:
+            return
+        if self._rehearsal is None or self._place != (record.partition, row.chunk):
             self.end(rows)
-            self._place = record.partition, chunk
+            self._place = record.partition, row.chunk
             self._rehearsal = Rehearsal(self._plan, self._topology, record.partition, _REPLICA)
-        assert self._rehearsal is not None  # noqa: S101 - for mypy: made above
-        for output in self._rehearsal.evaluate(record, clock):
+        for output in self._rehearsal.evaluate(record, row.clock):
             self._note(output, record, rows)
 
     def rest(self, rows: _Rows, clock: int = 0) -> None:
-        if self._rehearsal is None or self._place is None:
+        if self._rehearsal is None:
             return
+        partition = self._place[0]
         rest = self._rehearsal.rest(clock)
         for output in rest.outputs:
-            self._note(output, Record(self.topic, self._place[0], -1, 0, None, None, ()), rows)
+            self._note(output, Record(self.topic, partition, -1, 0, None, None, ()), rows)
         for unused in rest.unused:
-            source = unused.gone.event.source
-            place = self._place[0], unused.gone.event.offset or -1, source.timestamp
-            rows.add(UNUSED, unused.trigger, unused.key, None, unused.gone.reason, *place, None, None, None)
+            rows.add(UNUSED, unused.trigger, None, None, unused.gone.reason, *[None] * 8)
 
     def end(self, rows: _Rows) -> None:
         """What is held when all is told."""
-        if self._rehearsal is None or self._place is None:
+        if self._rehearsal is None:
             return
         self.rest(rows, self._clocks.get(self._place[0], 0))
         for trigger in self._plan.triggers:
             for key, dependency, event in self._rehearsal.held(trigger):
-                place = self._place[0], -1 if event.offset is None else event.offset, event.source.timestamp
-                sources = _encoded([event.source])
-                rows.add(HELD, trigger, key, None, dependency, *place, sources, None, None)
-        self._rehearsal = self._place = None
+                source = event.source
+                place = source.partition, source.offset, self._place[0], event.offset, source.timestamp
+                rows.add(HELD, trigger, key, None, dependency, *place, _encoded([source]), None, None)
+        self._rehearsal = None
+
+    def _tell(self, record: Record, rows: _Rows) -> None:
+        if header(record.headers, FLUSH_HEADER) is not None:
+            return
+        try:
+            fact = trigger_fact(record)
+        except FormatError:
+            return  # it has to be in the dead letters as what it is
+        source = fact.source
+        place = source.partition, source.offset, record.partition, record.offset, source.timestamp
+        rows.add(TRIGGER, fact.trigger, fact.key, None, None, *place, None, crc32(record.value or b""), None)
 
     def _note(self, output: Output, record: Record, rows: _Rows) -> None:
         made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
@@ -179,14 +221,16 @@ class _Rehearsals:
             newest = max(event.source.timestamp for event in fact.events)
             sources = _encoded([event.source for event in fact.events])
             events = _events(self._plan, made) if self._payload else None
-            place = record.partition, record.offset, newest
-            rows.add(ACTION, fact.trigger, fact.key, fact.id, None, *place, sources, crc32(output.value or b""), events)
+            about = fact.trigger, fact.key, fact.id, None, None, None, record.partition, record.offset, newest
+            rows.add(ACTION, *about, sources, crc32(output.value or b""), events)
         elif output.topic == self._plan.name.topic(Kind.DLQ):
             letter = dead_letter(made)
-            held = trigger_fact(made) if header(output.headers, TRIGGER_HEADER) else None
-            place = record.partition, letter.offset, letter.timestamp
-            key, found = ("", None) if held is None else (held.key, _encoded([held.source]))
-            rows.add(LETTER, letter.trigger, key, None, letter.reason, *place, found, None, None)
+            if header(output.headers, TRIGGER_HEADER) is None:
+                return
+            held = trigger_fact(made)
+            source = held.source
+            place = source.partition, source.offset, record.partition, letter.offset, letter.timestamp
+            rows.add(LETTER, held.trigger, held.key, None, letter.reason, *place, _encoded([source]), None, None)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -239,10 +283,22 @@ def _records(topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         yield Record(topic, partition, offset, timestamp, key, value, pairs)
 
 
-def _trigger_records(topic: str, batch: pa.RecordBatch) -> Iterator[tuple[Record, int, int]]:
-    names = ("partition", "offset", "timestamp", "key", "value", "fact", "flush", "chunk", "clock")
+def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:
+    names = (
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        "fact",
+        "flush",
+        "chunk",
+        "clock",
+        "judged",
+        "redriven",
+    )
     columns = (batch.column(name).to_pylist() for name in names)
-    for partition, offset, timestamp, key, value, fact, flush, chunk, clock in zip(*columns, strict=True):
+    for partition, offset, timestamp, key, value, fact, flush, *rest in zip(*columns, strict=True):
         found = [(FLUSH_HEADER, flush)] if fact is None and flush is not None else [(TRIGGER_HEADER, fact)]
         headers = [pair for pair in found if pair[1] is not None]
-        yield Record(topic, partition, offset, timestamp, key, value, headers), chunk, clock
+        yield _TriggerRow(Record(topic, partition, offset, timestamp, key, value, headers), *rest)
