@@ -55,6 +55,8 @@ _ABORT_PAUSE, _ABORT_PAUSE_MAX = 0.05, 2.0
 _RETRY_PAUSE = 0.2
 _OBSERVE_SECONDS = 5.0
 _RESTORE_POLL = 0.01
+FORGOTTEN_SECONDS = "forgotten_seconds"
+"""The member of a log line that tells how long the turn took whose work was dropped."""
 
 log = sensor_logger("eventbus.sensor")
 
@@ -327,7 +329,8 @@ class StageLoop:
         if certain and self._logic.aborted():
             log.info("%s: transaction aborted, to be repeated: %s", self._transactional_id, error)
         else:
-            log.warning("%s: transaction aborted, restoring: %s", self._transactional_id, error)
+            forgotten = {FORGOTTEN_SECONDS: round(self.turn_seconds(), 3)}
+            log.warning("%s: transaction aborted, restoring: %s", self._transactional_id, error, extra=forgotten)
             for partition in self._assignments:
                 self._restart(partition)
         if isinstance(error, FencedError):
