@@ -4,8 +4,8 @@ Theory of operation. `begin`, `produce`, `send_offsets`, `commit` map one to one
 are added. (1) What is retriable is retried here, within the life of the transaction, so the caller sees only what it
 must react to. (2) Kafka refuses a record after `produce` has returned. The transaction fails because of it; whichever
 call notices that looks up the record that is to blame. (3) A call whose answer does not come is an `UnknownOutcome`,
-never a guess, and the client's last: librdkafka may still be at it. Aborting all the same never worked (the log had
-aborted it long before), and is suspected of ending the process by an assertion about the transaction's state. The next
+never a guess, and the client's last: librdkafka may still be at it. Aborting all the same hardly ever works (the log
+has aborted it before), and is suspected of ending the process by an assertion about the transaction's state. The next
 producer of this id finishes the transaction.
 """
 
