@@ -191,7 +191,7 @@ def _sequence(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     known = {action.id for action in expected.actions}
     found = Counter(action_fact(record).id for record in records)
     lost = [action for action in expected.actions if action.id not in found]
-    for record in _who_went_on(left, lost):
+    for record in _who_went_on(left, lost, suspects):
         expected.actions.append(_expected_of(left, record))
         records.append(record)
     yield from check_sequence(expected, left.event_topic, records, left.refused())
@@ -351,16 +351,18 @@ def _expected_of(left: _Leftovers, record: Record) -> Expected:
     )
 
 
-def _who_went_on(left: _Leftovers, lost: Sequence[Expected]) -> list[Record]:
-    """For each action that is lost, the next one from the same partition of the same input."""
+def _who_went_on(left: _Leftovers, lost: Sequence[Expected], suspects: DataFrame) -> list[Record]:
+    """For each action that is lost, the next one from the same partition of the same input that is as it should be."""
     if not lost:
         return []
     rows = [(action.origin[0] is Stage.MATCH, *action.origin[1:]) for action in lost]
     spark = left.accounts.actions.sparkSession
     gaps = spark.createDataFrame(rows, "direct boolean, origin_partition int, gap bigint")
     actions = left.accounts.actions.where("NOT redriven AND NOT failure").selectExpr(
-        "partition", "offset", "origin_partition", "origin_offset", "joined_offset IS NULL AS direct"
+        *("partition", "offset", "origin_partition", "origin_offset", "joined_offset IS NULL AS direct"),
+        *identity(str(KINDS[ACTION]), {"action": "action"}),
     )
+    actions = actions.join(F.broadcast(suspects), ["id_high", "id_low"], "left_anti")
     later = actions.join(F.broadcast(gaps), ["direct", "origin_partition"]).where("origin_offset >= gap")
     nearest = later.groupBy("direct", "origin_partition", "gap").agg(
         F.min_by(F.struct("partition", "offset"), "origin_offset").alias("next")
