@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from eventbus.cli import broker, dlq
+from eventbus.cli.backtest import backtest
 from eventbus.cli.control import flush, pause, resume
 from eventbus.cli.convert import convert
 from eventbus.cli.demo import demo
@@ -91,6 +92,13 @@ app.command(
         "eventbus replay orders.yaml --since 2026-03-01T14:30:00Z --until 2026-03-01T15:00:00Z",
     ),
 )(replay)
+app.command(
+    epilog=examples(
+        "eventbus backtest orders.yaml --since 168h",
+        "eventbus backtest orders.yaml --since 168h --against deployed.yaml --fail-on-change",
+        "eventbus backtest orders.yaml --from triggers --since 2026-03-01T14:30:00Z --export expected.jsonl",
+    ),
+)(backtest)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from itertools import count
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -32,7 +33,7 @@ from sensors.rehearsal import Rehearsal
 from sensors.sensor import Sensor
 from sensors.spec.models import SensorManifest
 
-Batches: TypeAlias = Iterator[pa.RecordBatch]
+Batches: TypeAlias = Iterable[pa.RecordBatch]
 Worker: TypeAlias = Callable[[Batches], Batches]
 
 TRIGGER, ACTION, LETTER, UNUSED, HELD = "trigger", "action", "letter", "unused", "held"
@@ -50,6 +51,18 @@ JOINED = (
     "timestamp bigint, sources string, content bigint, events string"
 )
 """What one record of the trigger topic causes: an action, a dead letter, or an event that was let go."""
+
+ARRIVAL = (
+    f"{MATCHED}, flush binary, partition int, clock bigint, moment bigint, origin_partition int, origin_offset bigint"
+)
+"""What match has made, or has made once, on its way to the join.
+
+`partition` is that of the trigger topic and `clock` its clock. By `moment`, `origin_partition` and `origin_offset` all
+arrivals have an order.
+"""
+
+OUTCOME = f"{JOINED}, moment bigint, origin_partition int, origin_offset bigint"
+"""What one arrival causes, and which (null: nobody but time itself). Offsets are numbers in order of arrival."""
 
 _REPLICA = "spark"
 
@@ -126,6 +139,70 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
         yield rows.batch()
 
     return work
+
+
+def rehearsing(deputy: Deputy, *, clocks: Mapping[int, int]) -> Worker:
+    """Rows of `ARRIVAL` → rows of `OUTCOME`. What needs no join passes through.
+
+    All that concerns a slot comes to one worker, by `partition` and in order.
+    """
+
+    def work(batches: Batches) -> Batches:
+        rehearsals = _Rehearsals(deputy, clocks, payload=True)
+        numbers = count()
+        for batch in batches:
+            rows = _Rows(OUTCOME)
+            for arrival in _arrivals(batch):
+                rows.about = arrival.moment, arrival.origin_partition, arrival.origin_offset
+                if arrival.kind == TRIGGER:
+                    record = arrival.record(rehearsals.topic, next(numbers))
+                    rehearsals.feed(record, 0, arrival.clock, rows)
+                else:
+                    rows.add(*arrival.passed_through())
+            rows.about = _NOBODY
+            rehearsals.rest(rows)
+            yield rows.batch()
+        rows = _Rows(OUTCOME, about=_NOBODY)
+        rehearsals.end(rows)
+        yield rows.batch()
+
+    return work
+
+
+_NOBODY = (None, None, None)
+
+
+class _Arrival(NamedTuple):
+    """A row of `ARRIVAL`, as far as the join is concerned."""
+
+    kind: str
+    trigger: str | None
+    slot: str
+    action: str | None
+    reason: str | None
+    source_partition: int
+    source_offset: int
+    source_timestamp: int
+    content: int | None
+    key: bytes | None
+    fact: bytes | None
+    value: bytes | None
+    events: str | None
+    flush: bytes | None
+    partition: int
+    clock: int
+    moment: int
+    origin_partition: int
+    origin_offset: int
+
+    def record(self, topic: str, offset: int) -> Record:
+        headers = _headers(self.fact, self.flush)
+        return Record(topic, self.partition, offset, self.moment, self.key, self.value, headers)
+
+    def passed_through(self) -> tuple[object, ...]:
+        place = self.source_partition, self.source_offset, self.source_timestamp
+        found = self.kind, self.trigger, self.slot, self.action, self.reason
+        return (*found, *place, _encoded([place]), self.content, self.events)
 
 
 class _Rehearsals:
@@ -206,12 +283,14 @@ def _events(plan: SensorPlan, action: Record) -> str:
 class _Rows:
     """What a worker has to say about one batch."""
 
-    def __init__(self, schema: str) -> None:
+    def __init__(self, schema: str, *, about: tuple[object, ...] = ()) -> None:
         self._schema = schema
         self._rows: list[tuple[object, ...]] = []
+        self.about = about
+        """The last columns of every row that is added."""
 
     def add(self, *row: object) -> None:
-        self._rows.append(row)
+        self._rows.append(row + self.about)
 
     def batch(self) -> pa.RecordBatch:
         schema = _arrow_schema(self._schema)
@@ -243,6 +322,15 @@ def _trigger_records(topic: str, batch: pa.RecordBatch) -> Iterator[tuple[Record
     names = ("partition", "offset", "timestamp", "key", "value", "fact", "flush", "chunk", "clock")
     columns = (batch.column(name).to_pylist() for name in names)
     for partition, offset, timestamp, key, value, fact, flush, chunk, clock in zip(*columns, strict=True):
-        found = [(FLUSH_HEADER, flush)] if fact is None and flush is not None else [(TRIGGER_HEADER, fact)]
-        headers = [pair for pair in found if pair[1] is not None]
-        yield Record(topic, partition, offset, timestamp, key, value, headers), chunk, clock
+        yield Record(topic, partition, offset, timestamp, key, value, _headers(fact, flush)), chunk, clock
+
+
+def _headers(fact: bytes | None, flush: bytes | None) -> list[tuple[str, bytes | None]]:
+    """Of a record of the trigger topic."""
+    found = [(FLUSH_HEADER, flush)] if fact is None and flush is not None else [(TRIGGER_HEADER, fact)]
+    return [pair for pair in found if pair[1] is not None]
+
+
+def _arrivals(batch: pa.RecordBatch) -> Iterator[_Arrival]:
+    columns = (batch.column(name).to_pylist() for name in _Arrival._fields)
+    return map(_Arrival._make, zip(*columns, strict=True))
