@@ -5,6 +5,7 @@
 `records`   topics and archives as tables of records, and what of them is not there any more
 `facts`     what our own records say, as columns
 `workers`   the sensor's own core, inside Spark's Python workers
+`backtest`  what a sensor would have done; `comparison`: what two versions of it would have done differently
 =========== ===========================================================================================================
 
 Spark SQL does what can be said in SQL; Python sees a record only where the sensor's core has to judge it. Nothing that

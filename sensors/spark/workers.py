@@ -201,8 +201,9 @@ class _Arrival(NamedTuple):
 
     def passed_through(self) -> tuple[object, ...]:
         place = self.source_partition, self.source_offset, self.source_timestamp
-        found = self.kind, self.trigger, self.slot, self.action, self.reason
-        return (*found, *place, _encoded([place]), self.content, self.events)
+        known = self._asdict() | dict(zip(("partition", "offset", "timestamp"), place, strict=True))
+        known["sources"] = _encoded([place])
+        return tuple(known.get(name) for name in _arrow_schema(JOINED).names)
 
 
 class _Rehearsals:
