@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -19,6 +20,7 @@ from e2e.bench_spark.memory import PeakMemory
 from eventbus import Bus
 from eventbus.broker import EmbeddedBroker
 from sensors.spark.audit import audit
+from sensors.spark.backtest import Backtest
 from sensors.spark.history import EVENT, History, look_at
 from sensors.spark.records import Range
 from sensors.spark.session import SparkOptions, spark_session
@@ -49,7 +51,7 @@ def main() -> None:
     _print(console, results)
 
 
-def _measure(spark: SparkSession, bus: Bus, generated: Generated, rounds: int, console: Console) -> dict[str, object]:
+def _measure(spark: SparkSession, bus: Bus, generated: Generated, rounds: int, console: Console) -> dict[str, Any]:
     history = look_at(spark, bus, generated.name, Range())
     times: dict[str, list[float]] = {"count": [], "audit": [], "count_events": [], "backtest": []}
     with PeakMemory() as memory:
@@ -58,7 +60,7 @@ def _measure(spark: SparkSession, bus: Bus, generated: Generated, rounds: int, c
                 "count": _timed(lambda: _count(history, _READ)),
                 "audit": _timed(lambda: _audit(spark, history, generated)),
                 "count_events": _timed(lambda: _count(history, (EVENT,))),
-                "backtest": _timed(lambda: _backtest(spark, history, generated)),
+                "backtest": _timed(lambda: _backtest(history, generated)),
             }
             console.print({name: round(seconds, 1) for name, seconds in sample.items()})
             if number:
@@ -89,12 +91,21 @@ def _audit(spark: SparkSession, history: History, generated: Generated) -> None:
     assert sum(report.records.values()) == generated.records, "not everything was looked at"
 
 
+def _backtest(history: History, generated: Generated) -> None:
+    past = Backtest.of_events(generated.deputy, history.tables[EVENT])
+    try:
+        fired = sum(each.fired for each in past.totals().triggers)
+        assert fired == generated.actions, f"{fired} instead of {generated.actions} firings"
+    finally:
+        past.close()
+
+
 def _ratios(plain: list[float], ours: list[float]) -> dict[str, float]:
     each = [one / other for one, other in zip(plain, ours, strict=True)]
     return {"median": round(statistics.median(each), 2), "least": round(min(each), 2), "most": round(max(each), 2)}
 
 
-def _print(console: Console, results: list[dict[str, object]]) -> None:
+def _print(console: Console, results: list[dict[str, Any]]) -> None:
     table = Table("records", "what", "ratio to read + count", "least – most", "seconds", "peak memory")
     for result in results:
         for what in ("audit", "backtest"):

@@ -17,6 +17,7 @@ from eventbus.ports import Output, Record
 from eventbus.topics import ensure_sensor_topics
 from sensors.join import JoinPartition
 from sensors.match import Matcher
+from sensors.sensor import sensor_name
 from sensors.spark.workers import Deputy
 from sensors.spec.loader import make_manifest
 
@@ -59,8 +60,7 @@ class Generated:
         bus.ensure(PARTITIONS)
         self._bus = bus
         manifest = make_manifest(MANIFEST)
-        probe = Deputy(manifest, bus.name, None)  # type: ignore[arg-type]
-        self.name = probe.plan.name
+        self.name = sensor_name(manifest, bus.name)
         self.deputy = Deputy(manifest, bus.name, ensure_sensor_topics(bus.cluster, self.name))
         self._plan = self.deputy.plan
         topology = self.deputy.topology
@@ -69,7 +69,7 @@ class Generated:
         self._joins = [JoinPartition(self._plan, topology, each, start, _REPLICA) for each in range(PARTITIONS)]
         self._ends: dict[tuple[str, int], int] = {}
         self._number = 0
-        self.records = 0
+        self.records = self.actions = 0
         self._producer = Producer(
             {
                 "bootstrap.servers": bus.bootstrap_servers,
@@ -98,6 +98,7 @@ class Generated:
             if step is not None:
                 actions += [each for each in step.outputs if each.topic == self.name.topic(Kind.ACTION)]
                 self._commits[partition] = step.commit
+        self.actions += len(actions)
         for action in actions:
             self._placed(_note(self.name.topic(Kind.INVOCATION), self._placed(action, now), now), now)
 

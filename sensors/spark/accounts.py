@@ -39,20 +39,8 @@ from sensors.spark.entries import (
     under_way,
 )
 from sensors.spark.history import EVENT, History
-from sensors.spark.workers import (
-    ACTION,
-    EVENTS,
-    JOINED,
-    LETTER,
-    MATCHED,
-    READ,
-    TRIGGER,
-    TRIGGER_ROW,
-    TRIGGERS,
-    Deputy,
-    joining,
-    matching,
-)
+from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
+from sensors.spark.workers import ACTION, EVENTS, LETTER, MATCHED, READ, TRIGGER, TRIGGERS, Deputy, matching
 
 _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""
@@ -161,14 +149,18 @@ def _joined(spark: SparkSession, history: History, deputy: Deputy, begun: DataFr
     return routed.mapInArrow(joining(deputy, clocks=clocks, payload=False), JOINED)
 
 
+_TIME = "CASE WHEN value IS NOT NULL THEN source_timestamp END"
+"""A record without an event is a dead letter, and moves no clock."""
+
+
 def _clocked(records: DataFrame) -> DataFrame:
     """The latest time in the partition up to each record, in blocks, so that no task has to see a whole partition."""
     blocks = records.withColumn("block", F.expr(f"CAST(offset / {_CLOCK_BLOCK} AS bigint)"))
-    peaks = blocks.groupBy("partition", "block").agg(F.max("source_timestamp").alias("peak"))
+    peaks = blocks.groupBy("partition", "block").agg(F.max(F.expr(_TIME)).alias("peak"))
     before = Window.partitionBy("partition").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
     peaks = peaks.select("partition", "block", F.max("peak").over(before).alias("earlier"))
     within = Window.partitionBy("partition", "block").orderBy("offset")
-    blocks = blocks.withColumn("running", F.max("source_timestamp").over(within))
+    blocks = blocks.withColumn("running", F.max(F.expr(_TIME)).over(within))
     clocked = blocks.join(F.broadcast(peaks), ["partition", "block"])
     return clocked.withColumn("clock", F.expr("coalesce(greatest(running, earlier), 0)")).drop("running", "earlier")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
@@ -15,7 +14,7 @@ from eventbus.metadata import InvokeCommit, JoinCommit, Owner, decode_invoke, de
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Record
 from sensors.inspection import stable_commits
-from sensors.spark.records import Missing, Range, Slice, from_archive, from_kafka, lost_to_retention, slice_of
+from sensors.spark.records import Missing, Range, Slice, slice_of, table
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
@@ -106,27 +105,10 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
     tables: dict[str, DataFrame] = {}
     missing: list[Missing] = []
     for kind, each in slices.items():
-        tables[kind], lost = _table(spark, bus.bootstrap_servers, each, None if kind == Kind.STATE else archive)
+        tables[kind], lost = table(spark, bus.bootstrap_servers, each, None if kind == Kind.STATE else archive)
         missing += [] if kind == Kind.STATE else lost  # a compacted topic is meant to have lost its beginning
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     return History(name, tables, slices, commits, missing, origins, wanted.since)
-
-
-def _table(
-    spark: SparkSession, bootstrap_servers: str, wanted: Slice, archive: str | None
-) -> tuple[DataFrame, list[Missing]]:
-    """Kafka's records, and before them those of the archive."""
-    kept = from_kafka(spark, bootstrap_servers, wanted)
-    if archive is None:
-        return kept, lost_to_retention(wanted)
-    firsts = {partition: first for partition, (first, _) in wanted.kept.items()}
-    archived = from_archive(spark, archive, wanted)
-    older = F.lit(False)
-    for partition, first in firsts.items():
-        older |= (F.col("partition") == partition) & (F.col("offset") < first)
-    rows = archived.groupBy("partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last")).collect()
-    have = {row["partition"]: (row["first"], row["last"] + 1) for row in rows}
-    return archived.where(older).unionByName(kept), lost_to_retention(wanted, have)
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, int]:

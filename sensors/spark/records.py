@@ -63,6 +63,8 @@ class Slice(msgspec.Struct, frozen=True):
     """What of that Kafka still has."""
     complete: bool
     """Whether it begins with the topic's first record."""
+    wanted: Range = Range()
+    """Of which time. What Kafka has no more it cannot tell the time of: offsets may begin too early there."""
 
 
 def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Slice:
@@ -74,10 +76,11 @@ def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Sli
     for partition in range(info.partitions):
         first = reader.offsets(topic, partition)[0]
         end = reader.offset_at(topic, partition, _ENDLESS if wanted.until is None else wanted.until)
-        start = 0 if wanted.since is None else reader.offset_at(topic, partition, wanted.since)
+        since = first if wanted.since is None else reader.offset_at(topic, partition, wanted.since)
+        start = 0 if since <= first else since  # what retention has removed may be of that time, too
         offsets[partition] = (min(start, end), end)
         kept[partition] = (min(max(start, first), end), end)
-    return Slice(topic, offsets, kept, complete=wanted.since is None)
+    return Slice(topic, offsets, kept, complete=wanted.since is None, wanted=wanted)
 
 
 def from_kafka(spark: SparkSession, bootstrap_servers: str, wanted: Slice) -> DataFrame:
@@ -109,6 +112,35 @@ def from_archive(spark: SparkSession, archive: str, wanted: Slice) -> DataFrame:
     return rows.where(inside).select("partition", "offset", "timestamp", "key", "value", "headers")
 
 
+def table(
+    spark: SparkSession, bootstrap_servers: str, wanted: Slice, archive: str | None
+) -> tuple[DataFrame, list[Missing]]:
+    """Kafka's records, and before them those of the archive."""
+    kept = from_kafka(spark, bootstrap_servers, wanted)
+    if archive is None:
+        return kept, lost_to_retention(wanted)
+    archived = from_archive(spark, archive, wanted)
+    time = wanted.wanted
+    older = F.lit(False)
+    for partition, (first, _) in wanted.kept.items():
+        older |= (F.col("partition") == partition) & (F.col("offset") < first)
+    if time.since is not None:
+        older &= F.col("timestamp") >= time.since
+    if time.until is not None:
+        older &= F.col("timestamp") < time.until
+    bounds = [
+        getattr(F, which)(of).alias(f"{which}_{of}") for of in ("offset", "timestamp") for which in ("min", "max")
+    ]
+    have = {}
+    for row in archived.groupBy("partition").agg(*bounds).collect():
+        start, first = wanted.offsets[row["partition"]][0], wanted.kept[row["partition"]][0]
+        from_before = time.since is not None and row["min_timestamp"] < time.since
+        until_after = time.until is not None and row["max_timestamp"] >= time.until
+        begin = start if from_before else row["min_offset"]
+        have[row["partition"]] = begin, max(row["max_offset"] + 1, first if until_after else 0)
+    return archived.where(older).unionByName(kept), lost_to_retention(wanted, have)
+
+
 def lost_to_retention(wanted: Slice, archived: Offsets | None = None) -> list[Missing]:
     """What neither Kafka nor the archive has. Gaps between records are no loss: they are transactions' markers."""
     missing = []
@@ -118,7 +150,8 @@ def lost_to_retention(wanted: Slice, archived: Offsets | None = None) -> list[Mi
         if have is None:
             missing += [Missing(wanted.topic, partition, start, first)] if start < first else []
             continue
-        missing += [Missing(wanted.topic, partition, start, have[0])] if start < have[0] < first else []
+        begin = min(have[0], first)
+        missing += [Missing(wanted.topic, partition, start, begin)] if start < begin else []
         missing += [Missing(wanted.topic, partition, have[1], first)] if have[1] < first else []
     return missing
 

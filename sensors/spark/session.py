@@ -160,6 +160,7 @@ _SIGNS: dict[str, EventBusError] = {
     "OffsetOutOfRange": MachineError(
         "Kafka has removed records (retention) while they were being read: repeat it, with a later --since"
     ),
+    "PATH_NOT_FOUND": ConfigError("there is no archive at that place: see --archive"),
     "getSubject is not supported": MachineError(
         "Spark runs on a Java that is too new for it: set JAVA_HOME to a Java 17 or 21"
     ),
