@@ -17,7 +17,7 @@ from eventbus.broker import EmbeddedBroker
 from eventbus.clock import SystemClock
 from eventbus.cloudevents import from_kafka
 from eventbus.errors import AbortableError, FencedError, LogError, RetriableError, UnknownOutcome
-from eventbus.ports import Commit, Output, Record, TopicSpec, TransactionalProducer
+from eventbus.ports import Commit, Output, Record, TopicInfo, TopicSpec, TransactionalProducer
 from sensors.inspection import read_range
 
 PATIENCE = 60.0
@@ -257,9 +257,17 @@ class ReplicatedLog:
 
     def durability(self, topic: str) -> tuple[int, int]:
         """How many replicas the topic has, and how many must have a record before it is acknowledged."""
-        info = self._bus.cluster.describe([topic])[topic]
-        assert info is not None
-        return info.replication, int(info.config["min.insync.replicas"])
+        found: list[TopicInfo] = []
+
+        def known() -> bool:
+            info = self._bus.cluster.describe([topic])[topic]
+            if info is not None:
+                found.append(info)
+            return bool(found)
+
+        # Somebody else has created it a moment ago, and the brokers learn of it one after the other.
+        wait_until(known, f"nobody knows {topic}")
+        return found[0].replication, int(found[0].config["min.insync.replicas"])
 
     def leader(self, partition: int = 0) -> int:
         return self._admin.list_topics(self.topic, 10).topics[self.topic].partitions[partition].leader

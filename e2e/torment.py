@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from e2e.replicated import wait_until
 from eventbus import Bus, Event
 from sensors.lab import Lab, Sink
 
@@ -73,9 +74,8 @@ class Torment:
         self.sink.close()
 
     def _wait(self, condition: Callable[[], bool], complaint: str) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while not condition():
+        def reached() -> bool:
             self.lab.check_alive()
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{complaint} after {_PATIENCE:g} s")
-            time.sleep(0.2)
+            return condition()
+
+        wait_until(reached, complaint, _PATIENCE)

@@ -8,7 +8,7 @@ ever sees a client's own exception. The name of a `LogError` is the reaction it 
 `AbortableError`    abort the transaction, drop what was computed, restore from the last commit
 `UnproducibleError` one record can never be written: dead-letter it, the rest goes on
 `FencedError`       another producer has our transactional id: make a new producer, restore
-`UnknownOutcome`    a commit may or may not have happened: make a new producer, restore
+`UnknownOutcome`    what became of the transaction is not known: make a new producer, restore
 `FatalError`        stop, with this one line for the user
 =================== =============================================================================================
 """
@@ -72,7 +72,7 @@ class FencedError(LogError):
 
 
 class UnknownOutcome(LogError):
-    """The answer to a commit was lost."""
+    """The answer to a commit was lost, or the producer is of no more use: the last commit tells what happened."""
 
 
 class FatalError(LogError):

@@ -184,6 +184,10 @@ class KeyedSlots:
                     yield trigger, key, gone
                 self._settle(slot)
 
+    def overdue(self, clock: int) -> bool:
+        """Whether a sweep has left something to do."""
+        return bool(self._deadlines) and self._deadlines[0][0] < clock
+
     def _settle(self, slot: KeyedSlot) -> None:
         """Forget an empty slot; know when to look after the others."""
         place = slot.trigger, slot.key

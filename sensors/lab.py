@@ -29,6 +29,7 @@ from sensors.audit.verdict import Evidence, Verdict, judge
 from sensors.evidence import TriggerState
 from sensors.inspection import held_state, read_range, stable_commits
 from sensors.join import HORIZON_RECORDS
+from sensors.replicalogs import last_words, own_mishaps
 from sensors.sensor import Sensor
 
 _KILLED = -9
@@ -101,7 +102,8 @@ class Lab:
 
     def start_replica(self, slot: int) -> None:
         bus = ["--bootstrap-servers", self.bus.bootstrap_servers, "--namespace", self.bus.name.namespace]
-        command = [executable, "-m", "eventbus", "run", str(self._manifest), "--slot", str(slot), *bus]
+        options = ["--slot", str(slot), *bus, "--log-format", "json"]
+        command = [executable, "-m", "eventbus", "run", str(self._manifest), *options]
         with self._log(slot).open("ab") as log:
             self._replicas[slot] = Popen(command, stdin=DEVNULL, stdout=log, stderr=log, env=os.environ)
 
@@ -130,8 +132,7 @@ class Lab:
         """Raise if a replica has ended by itself."""
         for slot, replica in self._replicas.items():
             if replica.poll() not in (None, _KILLED):
-                log = self._log(slot).read_text().strip() or "no output"
-                raise FatalError(f"replica {slot} has ended: {log.splitlines()[-1]}")
+                raise FatalError(f"replica {slot} has ended: {last_words(self._log(slot))}")
 
     def _log(self, slot: int) -> Path:
         return self._manifest.with_name(f"replica-{slot}.log")
@@ -198,7 +199,7 @@ class Lab:
             commits=commits,
             held=held,
             calls=self.sink.calls,
-            mishaps=self.mishaps,
+            mishaps=[*self.mishaps, *(each for slot in self._replicas for each in own_mishaps(slot, self._log(slot)))],
             horizon=HORIZON_RECORDS,
         )
 

@@ -37,8 +37,18 @@ class Rehearsal(JoinPartition):
         return outputs
 
     def rest(self, clock: int) -> Rest:
-        """Let go of what has outlived its time by then, and of all that is only kept for a commit."""
+        """Let go of what has outlived its time by then, and of all that is only kept for a commit.
+
+        A sensor that runs sweeps some slots with every transaction. Here there is none that could grow too large, and
+        batches may be larger than a sweep: what is left to the next one might pile up.
+        """
         self._clock = max(self._clock, clock)
-        step = self.step([])
-        unused, self._unused = self._unused, []
-        return Rest([], unused) if step is None else Rest(step.outputs, step.unused)
+        outputs: list[Output] = []
+        unused: list[Unused] = []
+        while True:
+            step = self.step([])
+            outputs += [] if step is None else step.outputs
+            unused += self._unused if step is None else step.unused
+            self._unused = []
+            if not self._keyed.overdue(self._clock):
+                return Rest(outputs, unused)

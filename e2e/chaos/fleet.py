@@ -15,6 +15,7 @@ from e2e.chaos.evidence import now_ms
 from e2e.chaos.points import DISARM
 from eventbus.bus import Bus
 from sensors.audit.invocations import Mishap
+from sensors.replicalogs import last_words
 
 ROOT = Path(e2e.__file__).parents[1]
 _KILLED = -signal.SIGKILL
@@ -174,5 +175,4 @@ class Fleet:
         elif code in (0, _STOPPED_EARLY) and member.told_to_stop_ms is not None:
             self.mishaps.append(Mishap(slot, member.told_to_stop_ms, now_ms(), "SIGTERM"))
         else:
-            last_words = (self.log(member.slot).read_text().strip() or "no output").splitlines()[-1]
-            self.unexplained.append(f"replica {slot} has ended with {code}: {last_words}")
+            self.unexplained.append(f"replica {slot} has ended with {code}: {last_words(self.log(member.slot))}")

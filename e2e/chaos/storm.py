@@ -16,7 +16,7 @@ from e2e.chaos.dump import commits_of, dump, ends_of
 from e2e.chaos.evidence import Fingerprint
 from e2e.chaos.faults import Faults, Rest
 from e2e.chaos.fleet import Fleet
-from e2e.chaos.logs import longest_replay, own_mishaps
+from e2e.chaos.logs import longest_replay
 from e2e.chaos.manifest import CALL_SECONDS, Mode, dependencies, manifest
 from e2e.chaos.sink import Mood, Sink
 from e2e.chaos.traffic import Traffic
@@ -34,6 +34,7 @@ from sensors.audit.commits import SeenCommit
 from sensors.audit.verdict import Evidence
 from sensors.inspection import held_state
 from sensors.join import HORIZON_RECORDS
+from sensors.replicalogs import own_mishaps
 from sensors.sensor import Sensor
 
 CALM_SECONDS = 300.0

@@ -47,8 +47,10 @@ def server_properties(node: NodeAddress, cluster: Sequence[NodeAddress], data: P
         "transaction.state.log.num.partitions": 8,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
-        # Kafka looks only every 10 s whether a transaction has timed out, and a survivor waits for that.
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+        # How often Kafka looks whether a transaction has timed out, and a survivor waits for that. But a node that was
+        # killed takes its old registration for its own until the session below has ended. A transaction that it aborts
+        # before that stays open for ever: it finds no leaders, and takes the partitions for deleted.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 8000,
         "share.coordinator.state.topic.num.partitions": 8,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,

@@ -10,6 +10,8 @@ import typer
 
 from eventbus.cli import broker, dlq
 from eventbus.cli.archive import archive
+from eventbus.cli.audit import audit
+from eventbus.cli.backtest import backtest
 from eventbus.cli.control import flush, pause, resume
 from eventbus.cli.convert import convert
 from eventbus.cli.demo import demo
@@ -98,6 +100,20 @@ app.command(
         "eventbus archive /var/archive orders refunds --follow --every 10m",
     ),
 )(archive)
+app.command(
+    epilog=examples(
+        "eventbus audit orders.yaml",
+        "eventbus audit orders.yaml --since 24h --report audit.html",
+        "eventbus audit orders.yaml --trigger ship --archive /var/lib/eventbus/archive --output json",
+    ),
+)(audit)
+app.command(
+    epilog=examples(
+        "eventbus backtest orders.yaml --since 168h",
+        "eventbus backtest orders.yaml --since 168h --against deployed.yaml --fail-on-change",
+        "eventbus backtest orders.yaml --from triggers --since 2026-03-01T14:30:00Z --export expected.jsonl",
+    ),
+)(backtest)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
 

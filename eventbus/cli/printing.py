@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import typer
@@ -36,12 +36,14 @@ def complain(message: str) -> None:
     say(("error: ", "bold red"), message, to=console(stderr=True))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people; on anything but a terminal, columns that a program can cut."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> None:
+    """A table for people; on anything but a terminal, columns that a program can cut. Numbers belong to the right."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     out = console()
     if out.is_terminal:
-        table = Table(*columns)
+        table = Table()
+        for column in columns:
+            table.add_column(column, justify="right" if column in right else "left")
         for row in cells:
             table.add_row(*(Text(cell, overflow="fold") for cell in row))
         out.print(table, soft_wrap=False)
@@ -49,7 +51,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     lines = [[column.upper() for column in columns], *cells]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip(), to=out)
+        padded = (
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, cell, width in zip(columns, line, widths, strict=True)
+        )
+        say("  ".join(padded).rstrip(), to=out)
 
 
 def one_line(text: str) -> str:

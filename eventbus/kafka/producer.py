@@ -3,8 +3,10 @@
 Theory of operation. `begin`, `produce`, `send_offsets`, `commit` map one to one to librdkafka's calls. Three things
 are added. (1) What is retriable is retried here, within the life of the transaction, so the caller sees only what it
 must react to. (2) Kafka refuses a record after `produce` has returned. The transaction fails because of it; whichever
-call notices that looks up the record that is to blame. (3) A commit whose answer does not come is an
-`UnknownOutcome`, never a guess.
+call notices that looks up the record that is to blame. (3) A call whose answer does not come is an `UnknownOutcome`,
+never a guess, and the client's last: librdkafka may still be at it. Aborting all the same hardly ever works (the log
+has aborted it before), and is suspected of ending the process by an assertion about the transaction's state. The next
+producer of this id finishes the transaction.
 """
 
 from __future__ import annotations
@@ -48,17 +50,21 @@ class KafkaProducer:
         self._id = transactional_id
         self._where = f"on {settings.bootstrap_servers}"
         self._timeout = settings.transaction_timeout
+        self._expiry = Deadline(SystemClock(), self._timeout)
         self._refusals = Refusals()
         self._impatient = Impatient(f"{transactional_id}-offsets")
         self._broken: FencedError | UnknownOutcome | None = None
 
     def init(self) -> None:
         connect(self._client, self._where)
-        self._call(self._client.init_transactions, REQUEST_TIMEOUT, f"starting producer `{self._id}`")
+        deadline = Deadline(SystemClock(), REQUEST_TIMEOUT)
+        self._call(self._client.init_transactions, deadline, f"starting producer `{self._id}`")
 
     def begin(self) -> None:
         self._refusals = Refusals()
-        self._call(lambda _timeout: self._client.begin_transaction(), 0, "beginning a transaction")
+        self._expiry = Deadline(SystemClock(), self._timeout)
+        at_once = Deadline(SystemClock(), 0)
+        self._call(lambda _timeout: self._client.begin_transaction(), at_once, "beginning a transaction")
 
     def produce(self, outputs: Sequence[Output]) -> None:
         before = self._refusals.sending(outputs)
@@ -86,23 +92,21 @@ class KafkaProducer:
                 raise UnknownOutcome(f"Kafka, committing offsets of {topic} {self._where}: the client hangs")
 
         try:
-            self._call(send, self._timeout, f"committing offsets of {topic}")
-        except RetriableError as error:
-            raise AbortableError(f"{error} The transaction has expired by now.") from None
+            self._answered(send, self._expiry, f"committing offsets of {topic}", "The transaction has expired by now.")
         except (AbortableError, FatalError) as error:
             raise self._blame(error) from None
 
     def commit(self) -> None:
+        in_doubt = "Whether the transaction was committed is not known."
         try:
-            self._call(self._client.commit_transaction, self._timeout, "committing a transaction")
-        except RetriableError as error:
-            self._broken = UnknownOutcome(f"{error} Whether the transaction was committed is not known.")
-            raise self._broken from None
+            self._answered(self._client.commit_transaction, self._expiry, "committing a transaction", in_doubt)
         except (AbortableError, FatalError) as error:
             raise self._blame(error) from None
 
     def abort(self) -> None:
-        self._call(self._client.abort_transaction, self._timeout, "aborting a transaction")
+        deadline = Deadline(SystemClock(), self._timeout)
+        in_doubt = "The next producer will abort it."
+        self._answered(self._client.abort_transaction, deadline, "aborting a transaction", in_doubt)
         if self._refusals:
             self._renew()
 
@@ -118,11 +122,18 @@ class KafkaProducer:
         self._client = make_client(Producer, self._config)
         self.init()
 
-    def _call(self, call: Callable[[float], None], seconds: float, doing: str) -> None:
+    def _answered(self, call: Callable[[float], None], deadline: Deadline, doing: str, otherwise: str) -> None:
+        """Call; without an answer in time nothing more can be done with this client."""
+        try:
+            self._call(call, deadline, doing)
+        except RetriableError as error:
+            self._broken = UnknownOutcome(f"{error} {otherwise}")
+            raise self._broken from None
+
+    def _call(self, call: Callable[[float], None], deadline: Deadline, doing: str) -> None:
         """Call until it is known how it went. A broken producer would sit out the time for no other answer."""
         if self._broken is not None:
             raise self._broken
-        deadline = Deadline(SystemClock(), seconds)
         while True:
             try:
                 with translated(f"{doing} {self._where}"):

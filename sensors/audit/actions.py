@@ -15,7 +15,6 @@ from eventbus.formats import (
     TRIGGER_HEADER,
     ActionFact,
     DeadLetter,
-    Source,
     action_fact,
     dead_letter,
     header,
@@ -23,7 +22,7 @@ from eventbus.formats import (
 )
 from eventbus.names import Stage
 from eventbus.ports import Record
-from sensors.audit.reference import Expected, Match, Reference
+from sensors.audit.expectations import Expectations, Expected, HeldPlace, Match
 from sensors.audit.violations import Breach, Violation, event_places, place, place_of
 from sensors.deadletters import (
     EXPIRED_EVENT,
@@ -36,7 +35,7 @@ from sensors.deadletters import (
     UNPRODUCIBLE,
 )
 
-Held: TypeAlias = AbstractSet[tuple[str, str, str, Source]]
+Held: TypeAlias = AbstractSet[HeldPlace]
 """What a replica would hold if it restored now: trigger, correlation key, dependency, and where the event stands."""
 
 _LET_GO = (EXPIRED_EVENT, FLUSHED)
@@ -96,7 +95,7 @@ def _place(letter: DeadLetter) -> str:
 
 
 def check_sequence(
-    reference: Reference, event_topic: str, actions: Sequence[Record], letters: Letters
+    reference: Expectations, event_topic: str, actions: Sequence[Record], letters: Letters
 ) -> Iterator[Violation]:
     """I1: the actions that are due are there, and in order, and no others."""
     expected = {action.id: (rank, action) for rank, action in enumerate(reference.actions)}
@@ -140,7 +139,7 @@ def check_uses(event_topic: str, actions: Iterable[Record]) -> Iterator[Violatio
 
 
 def check_trigger_records(
-    reference: Reference, event_topic: str, records: Iterable[Record], letters: Letters
+    reference: Expectations, event_topic: str, records: Iterable[Record], letters: Letters
 ) -> Iterator[Violation]:
     """I3, the first half of the way: every event that a trigger wants to join is in the trigger topic, once."""
     seen: set[Match] = set()
@@ -166,7 +165,7 @@ def check_trigger_records(
 
 
 def check_balance(
-    reference: Reference, event_topic: str, actions: Iterable[Record], held: Held, letters: Letters
+    reference: Expectations, event_topic: str, actions: Iterable[Record], held: Held, letters: Letters
 ) -> Iterator[Violation]:
     """I3: what was matched is used, held, let go or parked. I4: what is held would be restored, and no more."""
     facts = [action_fact(record) for record in actions]
@@ -189,10 +188,11 @@ def check_balance(
         events = event_places(event_topic, [source])
         what = f"holds an event for the dependency {name} that it should not" + (f" (key {key})" if key else "")
         yield Violation(invariant="I4", breach=Breach.UNEXPLAINED, what=what, trigger=trigger, events=events)
-    yield from _check_letters(reference, event_topic, letters)
+    yield from check_letters(reference, event_topic, letters)
 
 
-def _check_letters(reference: Reference, event_topic: str, letters: Letters) -> Iterator[Violation]:
+def check_letters(reference: Expectations, event_topic: str, letters: Letters) -> Iterator[Violation]:
+    """I3: what could not be used is in the dead letters, as often as it has to be."""
     yield from _check_held_letters(reference, event_topic, "no longer fits the spec", reference.parked, letters.parked)
     yield from _check_held_letters(reference, event_topic, "was let go", reference.buried, letters.let_go)
     for trigger, event in (reference.unkeyed - letters.unkeyed) + (letters.unkeyed - reference.unkeyed):
@@ -204,7 +204,7 @@ def _check_letters(reference: Reference, event_topic: str, letters: Letters) -> 
 
 
 def _check_held_letters(
-    reference: Reference, event_topic: str, what: str, wanted: Iterable[Match], found: Counter[Match]
+    reference: Expectations, event_topic: str, what: str, wanted: Iterable[Match], found: Counter[Match]
 ) -> Iterator[Violation]:
     expected = Counter(wanted)
     for match in expected - found:
@@ -245,7 +245,7 @@ class _Successors:
         return min(later)[1] if later else ""
 
 
-def _lost_match(reference: Reference, match: Match, what: str, invariant: str = "I3") -> Violation:
+def _lost_match(reference: Expectations, match: Match, what: str, invariant: str = "I3") -> Violation:
     place = reference.matched.get(match, "")
     return Violation(
         invariant=invariant,

@@ -8,7 +8,7 @@ leaves an at-most-once action undone. Each such difference must be explained by 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -67,6 +67,15 @@ class InvocationReport(msgspec.Struct, frozen=True):
     """Called, and the record of it was never committed."""
 
 
+def recorded_calls(invocations: Iterable[Invocation]) -> list[Call]:
+    """The ledger of targets that nobody can ask: what the invocation records themselves say was sent and answered."""
+    return [
+        Call(note.action, note.replica, note.started, note.ended, note.outcome == SUCCEEDED)
+        for note in invocations
+        if note.outcome == SUCCEEDED or (note.outcome in (FAILED, DEAD_LETTERED) and note.status is not None)
+    ]
+
+
 def check_invocations(
     event_topic: str,
     actions: Sequence[Record],
@@ -74,9 +83,13 @@ def check_invocations(
     *,
     buried: set[str],
     calls: Iterable[Call],
-    mishaps: Iterable[Mishap],
+    mishaps: Iterable[Mishap] | None,
 ) -> InvocationReport:
-    """Judge how the actions were invoked. `buried` are the actions in the dead-letter topic."""
+    """Judge how the actions were invoked.
+
+    `buried` are the actions in the dead-letter topic. Where nobody knows what has happened to the replicas (`mishaps`
+    is None), what their mode allows to be lost is reported, and no violation.
+    """
     notes: defaultdict[str, list[Invocation]] = defaultdict(list)
     for note in invocations:
         notes[note.action].append(note)
@@ -87,7 +100,7 @@ def check_invocations(
     for record in actions:
         fact = action_fact(record)
         cases.append(_Case(fact, record, notes[fact.id], received[fact.id], fact.id in buried))
-    explanations = _Explanations(mishaps, cases)
+    explanations = _Explanations(mishaps or (), cases)
     report = InvocationReport([], [], [])
     for case in cases:
         report.violations.extend(case.violations(event_topic))
@@ -100,12 +113,25 @@ def check_invocations(
         if last is not None:
             mishap = explanations.of_given_up(case, last)
             report.given_up.append(case.difference(last.replica, mishap))
-            if not mishap:
+            if not mishap and mishaps is not None:
                 report.violations.append(case.about(event_topic, Breach.LOST, "was taken and never called"))
-    for action in received.keys() - {case.fact.id for case in cases}:
-        what = f"a call without an action: {action}"
-        report.violations.append(Violation(invariant="I7", breach=Breach.UNEXPLAINED, what=what))
+    report.violations.extend(_orphans({case.fact.id for case in cases}, notes, received))
     return report
+
+
+def _orphans(
+    known: set[str], notes: Mapping[str, Sequence[Invocation]], received: Mapping[str, Sequence[Call]]
+) -> Iterator[Violation]:
+    """What was called or recorded, and nothing has asked for it."""
+    for action in received.keys() - known - notes.keys():
+        what = f"a call without an action: {action}"
+        yield Violation(invariant="I7", breach=Breach.UNEXPLAINED, what=what, replica=received[action][0].replica)
+    for action in notes.keys() - known:
+        first = notes[action][0]
+        what = f"an invocation ({first.outcome}) without an action: {action}"
+        yield Violation(
+            invariant="I7", breach=Breach.UNEXPLAINED, what=what, trigger=first.trigger, replica=first.replica
+        )
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -134,8 +160,17 @@ class _Case(msgspec.Struct, frozen=True):
             yield self.about(event_topic, Breach.DUPLICATED, f"may be called once, and was {len(self.calls)} times")
         elif mode == AT_MOST_ONCE and self.notes[-1].outcome == RELEASED and not self.buried:
             yield self.about(event_topic, Breach.LOST, "was given back and never taken again")
+        taken = self._taken()
+        if mode == AT_MOST_ONCE and taken > 1:
+            yield self.about(event_topic, Breach.DUPLICATED, f"was taken {taken} times")
         if recorded[SUCCEEDED] > succeeded:
             yield self.about(event_topic, Breach.UNEXPLAINED, "is recorded as done, and was not done")
+
+    def _taken(self) -> int:
+        """How often this very record was taken and not given back: one that was driven back is another record."""
+        place = self.record.partition, self.record.offset
+        outcomes = Counter(note.outcome for note in self.notes if (note.partition, note.offset) == place)
+        return outcomes[TAKEN] - outcomes[RELEASED]
 
     def unrecorded(self) -> list[Call]:
         """Calls beyond what their replica has recorded."""

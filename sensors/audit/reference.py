@@ -6,7 +6,7 @@ dependency's filters let pass, so that a bug in the one is not hidden by the sam
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -18,6 +18,7 @@ from eventbus.formats import FLUSH_HEADER, UNREADABLE, Flush, Source, TriggerFac
 from eventbus.hashing import action_id
 from eventbus.names import SensorName, Stage
 from eventbus.ports import Record
+from sensors.audit.expectations import Expectations, Expected, HeldPlace, Match
 from sensors.audit.violations import event_places, place_of
 from sensors.filters.candidate import Candidate
 from sensors.filters.gate import TRANSFORM, Gate
@@ -32,29 +33,6 @@ class Span(msgspec.Struct, frozen=True):
 
     generation: int
     end: int
-
-
-class Match(msgspec.Struct, frozen=True, gc=False):
-    """An event that a trigger wants, and under which correlation key."""
-
-    trigger: str
-    source: Source
-    key: str = ""
-
-
-class Expected(msgspec.Struct, frozen=True, gc=False):
-    """An action that has to be there."""
-
-    id: str
-    trigger: str
-    sources: tuple[Source, ...]
-    lane: tuple[object, ...]
-    """What it keeps its order with."""
-    origin: tuple[Stage, int, int]
-    """The record that completes it: who reads it, and its partition and offset."""
-    place: str
-    events: tuple[str, ...]
-    key: str = ""
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -83,34 +61,19 @@ class _Identity(msgspec.Struct):
 _identity = msgspec.json.Decoder(_Identity).decode
 
 
-class Reference:
+class Reference(Expectations):
     """Fed with the committed log, and told which generation of the spec had its turn where."""
 
     def __init__(self, plans: Mapping[int, SensorPlan]) -> None:
+        super().__init__()
         self._plans = plans
         self._name: SensorName = next(iter(plans.values())).name
         self._satisfied = {generation: _by_event(plan) for generation, plan in plans.items()}
         self._gates = {generation: _gates(plan) for generation, plan in plans.items()}
-        self.actions: list[Expected] = []
-        self.matched: dict[Match, str] = {}
-        """Everything that a trigger wants, and where it stands."""
-        self.to_join: set[Match] = set()
-        """What of that has to be in the trigger topic."""
-        self.invalid: set[str] = set()
-        """Events that nobody can read."""
-        self.untransformed: set[str] = set()
-        """Events that a dependency could not transform."""
-        self.unkeyed: Counter[tuple[str, str]] = Counter()
-        """Events without a correlation key, by trigger and place, where they have to be in the dead letters."""
-        self.unused: set[Match] = set()
-        """Superseded, expired, flushed, seen before, or used for a firing that was suppressed."""
-        self.buried: list[Match] = []
-        """What of that has to be in the dead letters."""
-        self.parked: list[Match] = []
         self._slots: dict[tuple[str, str], _Slot] = defaultdict(_Slot)
 
     @property
-    def held(self) -> set[tuple[str, str, str, Source]]:
+    def held(self) -> set[HeldPlace]:
         """By trigger, correlation key and dependency: what is held in the end."""
         return {
             (trigger, key, name, waiting.source)

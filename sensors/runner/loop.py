@@ -53,8 +53,11 @@ _FIRST_BATCH = 500
 _FENCED_LIMIT, _FENCED_WINDOW = 3, 60.0
 _ABORT_PAUSE, _ABORT_PAUSE_MAX = 0.05, 2.0
 _RETRY_PAUSE = 0.2
+_HANGING_SECONDS = 60.0
 _OBSERVE_SECONDS = 5.0
 _RESTORE_POLL = 0.01
+FORGOTTEN_SECONDS = "forgotten_seconds"
+"""The member of a log line that tells how long the turn took whose work was dropped."""
 
 log = sensor_logger("eventbus.sensor")
 
@@ -99,6 +102,7 @@ class StageLoop:
         self._aborts = 0
         self._joined = False
         self._ready = False
+        self._unstable_since: float | None = None
         self._observe_every = _OBSERVE_SECONDS
         self._observed_at = -_OBSERVE_SECONDS
         self._caught_up_at = -1.0
@@ -235,8 +239,9 @@ class StageLoop:
         try:
             committed = self._consumer.committed(partitions)
         except RetriableError as error:
-            log.debug("%s: committed offsets are not stable yet: %s", self._transactional_id, error)
+            self._not_stable(error)
             return
+        self._unstable_since = None
         for partition in partitions:
             state = self._logic.opened(partition, committed[partition])
             if state is None:
@@ -244,6 +249,23 @@ class StageLoop:
             else:
                 self._states.begin(partition, state)
                 self._assignments[partition] = _Assignment(_Phase.STATE)
+
+    def _not_stable(self, error: RetriableError) -> None:
+        """Waiting is right. But a transaction that Kafka has lost sight of never ends, and only a person can end it."""
+        now = self._clock.monotonic()
+        if self._unstable_since is None:
+            self._unstable_since = now
+        if now - self._unstable_since < _HANGING_SECONDS:
+            log.debug("%s: committed offsets are not stable yet: %s", self._transactional_id, error)
+            return
+        self._unstable_since = now
+        log.warning(
+            "%s: for %g s and more nobody could say what is committed: %s. If Kafka answers otherwise, a transaction "
+            "hangs: docs/protocol.md tells how to end it, under Damage",
+            self._transactional_id,
+            _HANGING_SECONDS,
+            error,
+        )
 
     def _read_states(self) -> None:
         for partition in self._states.advance():
@@ -327,7 +349,8 @@ class StageLoop:
         if certain and self._logic.aborted():
             log.info("%s: transaction aborted, to be repeated: %s", self._transactional_id, error)
         else:
-            log.warning("%s: transaction aborted, restoring: %s", self._transactional_id, error)
+            forgotten = {FORGOTTEN_SECONDS: round(self.turn_seconds(), 3)}
+            log.warning("%s: transaction aborted, restoring: %s", self._transactional_id, error, extra=forgotten)
             for partition in self._assignments:
                 self._restart(partition)
         if isinstance(error, FencedError):

@@ -7,6 +7,8 @@
 `archiving` topics become an archive
 `facts`     what our own records say, as columns
 `workers`   the sensor's own core, inside Spark's Python workers
+`report`    what an audit has found; `words` say what it comes to, `htmlreport` shows it on a page
+`backtest`  what a sensor would have done; `comparison`: what two versions of it would have done differently
 =========== ===========================================================================================================
 
 Spark SQL does what can be said in SQL; Python sees a record only where the sensor's core has to judge it. Nothing that

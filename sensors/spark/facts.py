@@ -50,6 +50,7 @@ def trigger_facts(records: DataFrame) -> DataFrame:
         "value",
         f"{header(TRIGGER_HEADER)} AS fact",
         f"{header(FLUSH_HEADER)} AS flush",
+        f"{has_header(REDRIVEN_HEADER)} AS redriven",
     ).selectExpr("*", f"from_json(CAST(fact AS string), '{_TRIGGER}') AS f")
     return facts.selectExpr(
         "partition",
@@ -59,6 +60,7 @@ def trigger_facts(records: DataFrame) -> DataFrame:
         "value",
         "fact",
         "flush",
+        "redriven",
         "f.t AS trigger",
         "coalesce(f.k, '') AS slot",
         "f.s AS shape",

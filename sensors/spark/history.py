@@ -15,22 +15,10 @@ from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Record
 from sensors.inspection import stable_commits
 from sensors.spark.archive import Archive, RawCommits
-from sensors.spark.records import (
-    Missing,
-    Range,
-    Slice,
-    await_markers,
-    from_archive,
-    from_kafka,
-    lost_to_retention,
-    reaching_back,
-    slice_of,
-)
+from sensors.spark.records import Missing, Range, Slice, await_markers, from_kafka, read_topic, slice_of
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
-
-_INPUTS = (EVENT, Kind.TRIGGER)
 
 
 class MatchCommit(msgspec.Struct, frozen=True):
@@ -118,14 +106,14 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
     reader = bus.cluster.reader()
     try:
         await_markers(bus.cluster, reader, (name.topic(kind) for kind in Kind), SystemClock())
-        # What comes of an event is written later: the end of the time in question is one of inputs only.
+        # What comes of an event is written later: the time in question ends for events only.
         open_end = Range(wanted.since)
         slices = {
             kind: slice_of(
                 bus.cluster,
                 reader,
                 topic,
-                Range() if kind == Kind.STATE else wanted if kind in _INPUTS else open_end,
+                Range() if kind == Kind.STATE else wanted if kind == EVENT else open_end,
             )
             for kind, topic in topics.items()
         }
@@ -138,24 +126,11 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         if kind == Kind.STATE:  # a compacted topic is meant to have lost its beginning, and is not archived
             tables[kind] = from_kafka(spark, bus.bootstrap_servers, each)
             continue
-        if kept is not None:
-            kept.check_topic(each.topic, each.topic_id)
-            slices[kind] = reaching_back(spark, kept, each, wanted if kind in _INPUTS else open_end)
-        tables[kind], lost = _table(spark, bus.bootstrap_servers, slices[kind], kept)
+        asked = wanted if kind == EVENT else open_end
+        slices[kind], tables[kind], lost = read_topic(spark, bus.bootstrap_servers, each, asked, kept)
         missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     return History(name, tables, slices, commits, missing, origins, wanted.since)
-
-
-def _table(
-    spark: SparkSession, bootstrap_servers: str, wanted: Slice, archive: Archive | None
-) -> tuple[DataFrame, list[Missing]]:
-    """Kafka's records, and before them those of the archive."""
-    kept = from_kafka(spark, bootstrap_servers, wanted)
-    if archive is None:
-        return kept, lost_to_retention(wanted)
-    older = from_archive(spark, archive, wanted)
-    return older.unionByName(kept), lost_to_retention(wanted, archive.covered(wanted.topic))
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, int]:

@@ -81,12 +81,13 @@ def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Sli
         raise ConfigError(f"the topic `{topic}` does not exist: nothing has been sent or run here under that name")
     retention = int(info.config.get("retention.ms", -1))
     oldest = SystemClock().now_ms() - retention if retention >= 0 else 0
+    by_size = int(info.config.get("retention.bytes", -1)) >= 0
     offsets, kept = {}, {}
     for partition in range(info.partitions):
         first = reader.offsets(topic, partition)[0]
         end = reader.offset_at(topic, partition, _ENDLESS if wanted.until is None else wanted.until)
         start = 0 if wanted.since is None else reader.offset_at(topic, partition, wanted.since)
-        if wanted.since is not None and start <= first and wanted.since < oldest:
+        if wanted.since is not None and start <= first and (wanted.since < oldest or by_size):
             start = 0  # Kafka cannot know of it any more: what is gone may have been asked for
         offsets[partition] = (min(start, end), end)
         kept[partition] = (min(max(start, first), end), end)
@@ -158,6 +159,18 @@ def from_archive(spark: SparkSession, archive: Archive, wanted: Slice) -> DataFr
             inside |= (F.col("partition") == partition) & (F.col("offset") >= first) & (F.col("offset") < end)
     rows = archived(spark, archive, wanted.topic).where(inside)
     return rows.select("partition", "offset", "timestamp", "key", "value", "headers")
+
+
+def read_topic(
+    spark: SparkSession, bootstrap_servers: str, found: Slice, wanted: Range, archive: Archive | None
+) -> tuple[Slice, DataFrame, list[Missing]]:
+    """Kafka's records, and before them those of the archive, which may know better where a time begins."""
+    if archive is None:
+        return found, from_kafka(spark, bootstrap_servers, found), lost_to_retention(found)
+    archive.check_topic(found.topic, found.topic_id)
+    found = reaching_back(spark, archive, found, wanted)
+    records = from_archive(spark, archive, found).unionByName(from_kafka(spark, bootstrap_servers, found))
+    return found, records, lost_to_retention(found, archive.covered(found.topic))
 
 
 def reaching_back(spark: SparkSession, archive: Archive, found: Slice, wanted: Range) -> Slice:

@@ -6,7 +6,7 @@ compiles it for itself. Rows come in batches; what a worker holds is one batch a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, TypeAlias
 from zlib import crc32
@@ -15,7 +15,6 @@ import msgspec
 import pyarrow as pa
 
 from eventbus.formats import (
-    FLUSH_HEADER,
     TRIGGER_HEADER,
     action_fact,
     dead_letter,
@@ -28,15 +27,16 @@ from eventbus.topics import Topology
 from sensors.explain import firing_of
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
-from sensors.rehearsal import Rehearsal
 from sensors.sensor import Sensor
 from sensors.spec.models import SensorManifest
 
-Batches: TypeAlias = Iterator[pa.RecordBatch]
+Batches: TypeAlias = Iterable[pa.RecordBatch]
 Worker: TypeAlias = Callable[[Batches], Batches]
 
-TRIGGER, ACTION, LETTER, UNUSED, HELD = "trigger", "action", "letter", "unused", "held"
-"""Kinds of what comes out."""
+TRIGGER, ACTION, LETTER, UNUSED, HELD, READ = "trigger", "action", "letter", "unused", "held", "read"
+"""Kinds of what comes out. `read` tells how many records went in, and of which times."""
+EVENTS, TRIGGERS = "events", "triggers"
+"""Where they were from."""
 
 MATCHED = (
     "kind string, trigger string, slot string, action string, reason string, source_partition int, "
@@ -45,13 +45,7 @@ MATCHED = (
 )
 """What one event causes: a record for the trigger topic, an action, or a dead letter."""
 
-JOINED = (
-    "kind string, trigger string, slot string, action string, reason string, partition int, offset bigint, "
-    "timestamp bigint, sources string, content bigint, events string"
-)
-"""What one record of the trigger topic causes: an action, a dead letter, or an event that was let go."""
-
-_REPLICA = "spark"
+REPLICA = "spark"
 
 
 class Deputy(msgspec.Struct, frozen=True):
@@ -74,13 +68,18 @@ def matching(deputy: Deputy, *, payload: bool) -> Worker:
 
     def work(batches: Batches) -> Batches:
         plan = deputy.plan
-        matcher = Matcher(plan, deputy.topology, _REPLICA)
+        matcher = Matcher(plan, deputy.topology, REPLICA)
         topic = plan.name.event_topic
         for batch in batches:
-            rows = _Rows(MATCHED)
+            rows = Rows(MATCHED)
+            moments = []
             for record in _records(topic, batch):
+                moments.append(record.timestamp)
                 for output in matcher.outputs(record):
                     rows.add(*_matched(plan, record, output, payload=payload))
+            if moments and not payload:
+                read = None, min(moments), max(moments), len(moments)
+                rows.add(READ, None, None, None, EVENTS, *read, None, None, None, None)
             yield rows.batch()
 
     return work
@@ -97,131 +96,47 @@ def _matched(plan: SensorPlan, record: Record, output: Output, *, payload: bool)
     if output.topic == plan.name.topic(Kind.ACTION):
         action = action_fact(made)
         content = crc32(output.value or b"")
-        events = _events(plan, made) if payload else None
+        events = events_of(plan, made) if payload else None
         return (ACTION, action.trigger, "", action.id, None, *source, content, output.key, None, None, events)
     letter = dead_letter(made)
     return (LETTER, letter.trigger, "", None, letter.reason, *source, None, None, None, None, None)
 
 
-# --- join -------------------------------------------------------------------------------------------------------------
-
-
-def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Worker:
-    """Rows of the trigger topic → rows of `JOINED`.
-
-    They come by `partition` and `chunk`, and in order of `offset` within those: a chunk begins where its slots hold
-    nothing. `clock` is the partition's clock at that record, and `clocks` where it stands in the end.
-    """
-
-    def work(batches: Batches) -> Batches:
-        rehearsals = _Rehearsals(deputy, clocks, payload=payload)
-        for batch in batches:
-            rows = _Rows(JOINED)
-            for record, chunk, clock in _trigger_records(rehearsals.topic, batch):
-                rehearsals.feed(record, chunk, clock, rows)
-            rehearsals.rest(rows)
-            yield rows.batch()
-        rows = _Rows(JOINED)
-        rehearsals.end(rows)
-        yield rows.batch()
-
-    return work
-
-
-class _Rehearsals:
-    """One after the other: the rows of a worker are sorted."""
-
-    def __init__(self, deputy: Deputy, clocks: Mapping[int, int], *, payload: bool) -> None:
-        self._plan = deputy.plan
-        self._topology = deputy.topology
-        self._clocks = clocks
-        self._payload = payload
-        self.topic = self._plan.name.topic(Kind.TRIGGER)
-        self._place: tuple[int, int] | None = None
-        self._rehearsal: Rehearsal | None = None
-
-    def feed(self, record: Record, chunk: int, clock: int, rows: _Rows) -> None:
-        if self._place != (record.partition, chunk):
-            self.end(rows)
-            self._place = record.partition, chunk
-            self._rehearsal = Rehearsal(self._plan, self._topology, record.partition, _REPLICA)
-        assert self._rehearsal is not None  # noqa: S101 - for mypy: made above
-        for output in self._rehearsal.evaluate(record, clock):
-            self._note(output, record, rows)
-
-    def rest(self, rows: _Rows, clock: int = 0) -> None:
-        if self._rehearsal is None or self._place is None:
-            return
-        rest = self._rehearsal.rest(clock)
-        for output in rest.outputs:
-            self._note(output, Record(self.topic, self._place[0], -1, 0, None, None, ()), rows)
-        for unused in rest.unused:
-            source = unused.gone.event.source
-            place = self._place[0], unused.gone.event.offset or -1, source.timestamp
-            rows.add(UNUSED, unused.trigger, unused.key, None, unused.gone.reason, *place, None, None, None)
-
-    def end(self, rows: _Rows) -> None:
-        """What is held when all is told."""
-        if self._rehearsal is None or self._place is None:
-            return
-        self.rest(rows, self._clocks.get(self._place[0], 0))
-        for trigger in self._plan.triggers:
-            for key, dependency, event in self._rehearsal.held(trigger):
-                place = self._place[0], -1 if event.offset is None else event.offset, event.source.timestamp
-                sources = _encoded([event.source])
-                rows.add(HELD, trigger, key, None, dependency, *place, sources, None, None)
-        self._rehearsal = self._place = None
-
-    def _note(self, output: Output, record: Record, rows: _Rows) -> None:
-        made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
-        if output.topic == self._plan.name.topic(Kind.ACTION):
-            fact = action_fact(made)
-            newest = max(event.source.timestamp for event in fact.events)
-            sources = _encoded([event.source for event in fact.events])
-            events = _events(self._plan, made) if self._payload else None
-            place = record.partition, record.offset, newest
-            rows.add(ACTION, fact.trigger, fact.key, fact.id, None, *place, sources, crc32(output.value or b""), events)
-        elif output.topic == self._plan.name.topic(Kind.DLQ):
-            letter = dead_letter(made)
-            held = trigger_fact(made) if header(output.headers, TRIGGER_HEADER) else None
-            place = record.partition, letter.offset, letter.timestamp
-            key, found = ("", None) if held is None else (held.key, _encoded([held.source]))
-            rows.add(LETTER, letter.trigger, key, None, letter.reason, *place, found, None, None)
-
-
 _encode = msgspec.json.Encoder().encode
 
 
-def _encoded(value: object) -> str:
+def encoded(value: object) -> str:
     return _encode(value).decode()
 
 
-def _events(plan: SensorPlan, action: Record) -> str:
-    return _encoded(firing_of(plan, action).events)
+def events_of(plan: SensorPlan, action: Record) -> str:
+    return encoded(firing_of(plan, action).events)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-class _Rows:
+class Rows:
     """What a worker has to say about one batch."""
 
-    def __init__(self, schema: str) -> None:
+    def __init__(self, schema: str, *, about: tuple[object, ...] = ()) -> None:
         self._schema = schema
         self._rows: list[tuple[object, ...]] = []
+        self.about = about
+        """The last columns of every row that is added."""
 
     def add(self, *row: object) -> None:
-        self._rows.append(row)
+        self._rows.append(row + self.about)
 
     def batch(self) -> pa.RecordBatch:
-        schema = _arrow_schema(self._schema)
+        schema = arrow_schema(self._schema)
         columns: Iterable[Any] = zip(*self._rows, strict=True) if self._rows else ([] for _ in schema)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @lru_cache
-def _arrow_schema(columns: str) -> Any:
+def arrow_schema(columns: str) -> Any:
     types = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
     return pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(","))])
 
@@ -237,12 +152,3 @@ def _records(topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         span = slice(ends[number], ends[number + 1])
         pairs = list(zip(names[span], values[span], strict=True))
         yield Record(topic, partition, offset, timestamp, key, value, pairs)
-
-
-def _trigger_records(topic: str, batch: pa.RecordBatch) -> Iterator[tuple[Record, int, int]]:
-    names = ("partition", "offset", "timestamp", "key", "value", "fact", "flush", "chunk", "clock")
-    columns = (batch.column(name).to_pylist() for name in names)
-    for partition, offset, timestamp, key, value, fact, flush, chunk, clock in zip(*columns, strict=True):
-        found = [(FLUSH_HEADER, flush)] if fact is None and flush is not None else [(TRIGGER_HEADER, fact)]
-        headers = [pair for pair in found if pair[1] is not None]
-        yield Record(topic, partition, offset, timestamp, key, value, headers), chunk, clock

@@ -92,3 +92,11 @@ def test_replication_fits_the_number_of_nodes(nodes: int, in_sync: int) -> None:
     assert properties["transaction.state.log.min.isr"] == str(in_sync)
     assert properties["auto.create.topics.enable"] == "false"
     assert "0.0.0.0" not in properties["listeners"]
+
+
+def test_no_transaction_is_aborted_before_a_killed_node_has_registered_anew() -> None:
+    """Until then its partitions lose their leaders once more, and Kafka leaves such a transaction open for ever."""
+    node = NodeAddress(1, 9092, 19092)
+    properties = dict(line.split("=", 1) for line in server_properties(node, [node], Path("/data")).splitlines())
+    first_look = int(properties["transaction.abort.timed.out.transaction.cleanup.interval.ms"])
+    assert int(properties["broker.session.timeout.ms"]) + 2000 <= first_look <= 9000

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,17 @@ EVENTS = """\
 {"source": "warehouse", "name": "packed", "id": "packed-1", "data": {"order": 1}}
 {"source": "shop", "name": "paid", "id": "paid-2", "data": {"order": 2}}
 """
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """For tests that set up logging as a command does."""
+    root, ours = logging.getLogger(), logging.getLogger("eventbus")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
 
 
 @pytest.fixture(autouse=True)

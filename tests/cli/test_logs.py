@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from contextvars import copy_context
 
 import pytest
@@ -12,15 +11,7 @@ import pytest
 from eventbus.cli.logs import LogFormat, set_up_logging
 from eventbus.logfields import carry
 
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("eventbus")
-    handlers, levels = root.handlers[:], (root.level, ours.level)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 
 def _written(log_format: LogFormat, capsys: pytest.CaptureFixture[str], **fields: str) -> str:

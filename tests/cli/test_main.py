@@ -15,7 +15,19 @@ from eventbus.errors import EventBusError, FatalError, Superseded
 from eventbus.moments import duration, when
 from tests.cli.conftest import Answer, Command
 
-COMMANDS = ["validate", "run", "send", "tail", "explain", "state", "dlq list", "dlq redrive", "replay", "demo"]
+COMMANDS = [
+    "validate",
+    "run",
+    "send",
+    "tail",
+    "explain",
+    "state",
+    "dlq list",
+    "dlq redrive",
+    "replay",
+    "backtest",
+    "demo",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -26,7 +38,7 @@ def test_every_command_explains_itself_with_examples(cli: Command, command: str)
 
 
 def test_help_needs_no_client_and_no_models() -> None:
-    heavy = "confluent_kafka pydantic prometheus_client pyparsing jsonpath_ng urllib3 yaml"
+    heavy = "confluent_kafka pydantic prometheus_client pyparsing jsonpath_ng urllib3 yaml pyspark"
     program = f"import sys, eventbus.cli.main; print([name for name in {heavy.split()} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert loaded.stdout == "[]\n"

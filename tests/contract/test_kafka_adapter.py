@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from eventbus.errors import (
     AbortableError,
@@ -18,6 +20,7 @@ from eventbus.errors import (
 )
 from eventbus.kafka import KafkaCluster
 from eventbus.kafka.errors import log_error
+from eventbus.kafka.producer import KafkaProducer
 from tests.contract import raw_kafka
 from tests.contract.lab import Lab, values
 
@@ -64,6 +67,67 @@ class Deaf:
     def assigned(self, partitions: object) -> None: ...
     def revoked(self, partitions: object) -> None: ...
     def lost(self, partitions: object) -> None: ...
+
+
+class Client:
+    """In the place of librdkafka's: notes its calls with their time-outs, and answers all of them but one."""
+
+    def __init__(self, silent: str = "", slow: float = 0.0) -> None:
+        self.calls: list[tuple[str, float]] = []
+        self._silent, self._slow = silent, slow
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(*arguments: Any, **_: Any) -> None:
+            self.calls.append((name, arguments[-1] if arguments else 0.0))
+            time.sleep(self._slow)
+            if name == self._silent:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+
+        return call
+
+
+def producer_with(client: Client, monkeypatch: pytest.MonkeyPatch, *, seconds: float) -> KafkaProducer:
+    cluster = KafkaCluster(NOBODY, config={"transaction.timeout.ms": str(round(seconds * 1000))})
+    monkeypatch.setattr("eventbus.kafka.producer.make_client", lambda *_: client)
+    return cluster.producer("producer")
+
+
+@pytest.mark.parametrize("silent", ["send_offsets_to_transaction", "commit_transaction", "abort_transaction"])
+def test_a_client_that_did_not_answer_in_time_is_never_called_again(
+    monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """It may still be busy with that call; a new producer finishes the transaction."""
+    client = Client(silent)
+    producer = producer_with(client, monkeypatch, seconds=1)
+    producer.begin()
+    call = {
+        "send_offsets_to_transaction": lambda: producer.send_offsets("topic", [], b""),
+        "commit_transaction": producer.commit,
+        "abort_transaction": producer.abort,
+    }[silent]
+    with pytest.raises(UnknownOutcome, match="no answer"):
+        call()
+    before = len(client.calls)
+    for further in (producer.abort, producer.commit, producer.begin):
+        with pytest.raises(UnknownOutcome, match="no answer"):
+            further()
+    assert len(client.calls) == before
+    producer.close()
+    assert len(client.calls) == before
+
+
+def test_the_calls_of_a_transaction_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log aborts it when that is over, so whoever waits longer waits in vain."""
+    client = Client(slow=0.02)
+    producer = producer_with(client, monkeypatch, seconds=60)
+    for _ in range(2):
+        client.calls.clear()
+        producer.begin()
+        producer.send_offsets("topic", [], b"")
+        producer.commit()
+        time_outs = dict(client.calls)
+        assert time_outs["commit_transaction"] + 0.02 <= time_outs["send_offsets_to_transaction"] <= 60 - 0.02
+    producer.close()
 
 
 @pytest.mark.parametrize(

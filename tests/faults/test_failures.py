@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from itertools import count
 from threading import Event as Flag
 
@@ -15,7 +16,7 @@ from eventbus.memory import MemoryCluster
 from eventbus.memory.consumer import MemoryConsumer
 from eventbus.memory.producer import MemoryProducer
 from eventbus.names import Kind, Stage
-from eventbus.ports import Commit, Output, TopicSpec
+from eventbus.ports import Commit, Committed, Output, TopicSpec
 from eventbus.topics import sensor_topics
 from sensors import ActionCall, ActionError, Replica, RetryPolicy, Sensor, Settings
 from sensors.inspection import stable_commits
@@ -62,6 +63,28 @@ def test_problem_06_an_abort_is_not_the_end_of_the_process(world: World, failing
     replica.settle()
     assert replica.failure is None
     assert _acted_upon(world) == _ids(20)
+
+
+def test_a_transaction_that_never_ends_is_told_to_a_person(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody may go on before it has ended, but nobody may wait in silence either."""
+    monkeypatch.setattr("sensors.runner.loop._HANGING_SECONDS", 0.0)
+    told, committed = Flag(), MemoryConsumer.committed
+
+    def unstable(consumer: MemoryConsumer, partitions: Iterable[int]) -> dict[int, Committed | None]:
+        if not told.is_set() and any("a transaction hangs" in record.getMessage() for record in caplog.records):
+            told.set()
+        if not told.is_set():
+            raise RetriableError("a transaction is still pending")
+        return committed(consumer, partitions)
+
+    monkeypatch.setattr(MemoryConsumer, "committed", unstable)
+    replica = world.start(world.sensor(each="a"))
+    assert told.is_set()
+    world.publish("a")
+    replica.settle()
+    assert _acted_upon(world) == ["e0"]
 
 
 def test_problem_06_a_record_that_is_too_large_stops_nothing(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,17 @@ from sensors.spark.session import SparkOptions, spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HERE = Path(__file__).parent
+_SECONDS = 300
+"""A test that starts Spark on a busy machine takes its time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves the sockets, by which it collects rows, to the garbage collector, and says so in its code."""
+    here = Path(__file__).parent
     for item in items:
-        if _HERE in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
+        if item.path.is_relative_to(here):
+            # PySpark leaves the sockets by which it fetches results to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            item.add_marker(pytest.mark.timeout(_SECONDS))
 
 
 @pytest.fixture(scope="session")
@@ -30,4 +34,14 @@ def spark() -> Iterator[SparkSession]:
         warnings.simplefilter("ignore")  # of PySpark's own modules, while they are imported
         with spark_session("eventbus-tests", SparkOptions(master="local[2]", memory="1g")) as session:
             session.conf.set("spark.sql.shuffle.partitions", "2")
+            # To compile a query takes longer than to interpret it over as few rows as these tests have.
+            session.conf.set("spark.sql.codegen.wholeStage", "false")
+            session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             yield session
+
+
+@pytest.fixture(autouse=True)
+def _sockets_closed() -> Iterator[None]:
+    """Here, and not in the next test that knows nothing of Spark."""
+    yield
+    gc.collect()

@@ -1,0 +1,1 @@
+"""How fast an audit and a backtest are, against Spark's plain reading and counting of the same records."""

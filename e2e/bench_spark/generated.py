@@ -1,0 +1,179 @@
+"""A sensor that has worked a lot: its topics, written by its own match and join, without the log in between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from eventbus import Bus
+from eventbus.cloudevents import to_kafka
+from eventbus.events import Event
+from eventbus.formats import VERSION, Invocation, action_fact, encode_fact
+from eventbus.metadata import InvokeCommit, JoinCommit, encode_invoke, encode_join, encode_match
+from eventbus.names import Kind, Stage
+from eventbus.ports import Output, Record
+from eventbus.topics import ensure_sensor_topics
+from sensors.join import JoinPartition
+from sensors.match import Matcher
+from sensors.sensor import sensor_name
+from sensors.spark.workers import Deputy
+from sensors.spec.loader import make_manifest
+
+PARTITIONS = 4
+PER_EVENT = 5
+"""Records in all topics together, for one event."""
+_BLOCK = 20_000
+_REPLICA = "0"
+_KEYS = 5000
+
+MANIFEST = {
+    "apiVersion": "eventbus.dev/v1alpha1",
+    "kind": "Sensor",
+    "metadata": {"name": "orders"},
+    "spec": {
+        "dependencies": [{"name": name, "eventSourceName": "shop", "eventName": name} for name in ("paid", "packed")],
+        "triggers": [
+            {"template": {"name": "ship", "conditions": "paid && packed", "log": {}}, "atLeastOnce": True},
+            {"template": {"name": "note", "conditions": "paid", "log": {}}, "atLeastOnce": True},
+            {
+                "template": {
+                    "name": "bill",
+                    "conditions": "paid && packed",
+                    "correlate": {"by": "data.order"},
+                    "within": "1h",
+                    "log": {},
+                },
+                "atLeastOnce": True,
+            },
+        ],
+    },
+}
+"""One trigger that is a single slot, one for which an event is enough, and one with many keys."""
+
+
+class Generated:
+    """Writes block by block, so that memory does not grow with the amount."""
+
+    def __init__(self, bus: Bus) -> None:
+        bus.ensure(PARTITIONS)
+        self._bus = bus
+        manifest = make_manifest(MANIFEST)
+        self.name = sensor_name(manifest, bus.name)
+        self.deputy = Deputy(manifest, bus.name, ensure_sensor_topics(bus.cluster, self.name))
+        self._plan = self.deputy.plan
+        topology = self.deputy.topology
+        self._matcher = Matcher(self._plan, topology, _REPLICA)
+        start = JoinCommit(self._plan.owner, 0, 0, {})
+        self._joins = [JoinPartition(self._plan, topology, each, start, _REPLICA) for each in range(PARTITIONS)]
+        self._ends: dict[tuple[str, int], int] = {}
+        self._number = 0
+        self.records = self.actions = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bus.bootstrap_servers,
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 500_000,
+            }
+        )
+
+    def write(self, records: int) -> None:
+        """Until there are at least so many records in all topics together."""
+        while self.records < records:
+            self._block()
+        self._producer.flush()
+        self._commit()
+
+    def _block(self) -> None:
+        now = time.time_ns() // 1_000_000
+        events = [self._placed(output, now) for output in self._events()]
+        matched = [output for event in events for output in self._matcher.outputs(event)]
+        triggers = [self._placed(each, now) for each in matched if each.topic == self.name.topic(Kind.TRIGGER)]
+        actions = [each for each in matched if each.topic == self.name.topic(Kind.ACTION)]
+        self._commits = {}
+        for partition, join in enumerate(self._joins):
+            step = join.step([each for each in triggers if each.partition == partition])
+            if step is not None:
+                actions += [each for each in step.outputs if each.topic == self.name.topic(Kind.ACTION)]
+                self._commits[partition] = step.commit
+        self.actions += len(actions)
+        for action in actions:
+            self._placed(_note(self.name.topic(Kind.INVOCATION), self._placed(action, now), now), now)
+
+    def _events(self) -> Iterator[Output]:
+        for number in range(self._number, self._number + _BLOCK):
+            order = f"order-{(number // 2) % _KEYS}-{number // 2 // _KEYS}"
+            name = ("paid", "packed")[number % 2]
+            data = {"order": order, "customer": f"c{number % 977}", "lines": [1, 2, 3], "amount": number / 100}
+            headers, value = to_kafka(Event.new("shop", name, data, id=f"{order}-{name}", partitionkey=order))
+            partition = (number // 2) % PARTITIONS
+            yield Output(self._bus.name.event_topic, partition, order.encode(), value, headers)
+        self._number += _BLOCK
+
+    def _placed(self, output: Output, now: int) -> Record:
+        """Write it, and know where it will be: nobody else writes there."""
+        place = output.topic, output.partition
+        offset = self._ends.get(place, 0)
+        self._ends[place] = offset + 1
+        while True:
+            try:
+                self._producer.produce(
+                    output.topic,
+                    output.value,
+                    output.key,
+                    output.partition,
+                    headers=list(output.headers),
+                    timestamp=now,
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self.records += 1
+        return Record(output.topic, output.partition, offset, now, output.key, output.value, output.headers)
+
+    def _commit(self) -> None:
+        """As the stages would have done."""
+        owner = self._plan.owner
+        for stage in Stage:
+            topic = self.name.input_topic(stage)
+            places = []
+            for partition in range(PARTITIONS):
+                end = self._ends.get((topic, partition), 0)
+                if stage is Stage.MATCH:
+                    places.append(TopicPartition(topic, partition, end, encode_match(owner)))
+                elif stage is Stage.INVOKE:
+                    metadata = encode_invoke(InvokeCommit(owner, end, ()))
+                    places.append(TopicPartition(topic, partition, end, metadata))
+                elif commit := self._commits.get(partition):
+                    places.append(TopicPartition(topic, partition, commit.offset, encode_join(commit)))
+            _commit(self._bus.bootstrap_servers, self.name.group(stage), places)
+
+
+def _commit(servers: str, group: str, places: Iterable[TopicPartition]) -> None:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
+    try:
+        consumer.commit(offsets=list(places), asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def _note(topic: str, action: Record, now: int) -> Output:
+    fact = action_fact(action)
+    note = Invocation(
+        version=VERSION,
+        action=fact.id,
+        sensor="bench",
+        trigger=fact.trigger,
+        attempt=1,
+        outcome="succeeded",
+        mode="atLeastOnce",
+        partition=action.partition,
+        offset=action.offset,
+        replica=_REPLICA,
+        started=now + 5,
+        ended=now + 9,
+        status="204",
+    )
+    return Output(topic, int(fact.id[:8], 16) % PARTITIONS, fact.id.encode(), encode_fact(note))

@@ -1,0 +1,70 @@
+"""Was every promise kept? The audit of a sensor over all that it has read and written.
+
+1. The events are matched again, and the trigger topic is joined again, by the sensor's own core, in parallel by trigger
+   and key (`workers`). What comes out is what should be there.
+2. That, and what is there, is entered into one ledger (`accounts`, `entries`) and added up.
+3. What does not add up, and nothing else, is given to the checks of `sensors.audit`, which name it (`judgement`).
+4. What adds up is measured (`measures`).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sensors.spark import measures
+from sensors.spark.accounts import Accounts, keep_accounts
+from sensors.spark.entries import KINDS
+from sensors.spark.history import History
+from sensors.spark.judgement import judge
+from sensors.spark.records import Range
+from sensors.spark.report import SHOWN, AuditReport
+from sensors.spark.workers import ACTION, Deputy
+
+
+def audit(
+    spark: SparkSession, history: History, deputy: Deputy, asked: Range, *, trigger: str | None = None
+) -> AuditReport:
+    """`asked` is the time in question, `trigger` the one in question; None: all of them."""
+    accounts = keep_accounts(spark, history, deputy, trigger)
+    try:
+        findings = judge(accounts)
+        records, first, last = measures.records_read(accounts)
+        return AuditReport(
+            sensor=str(history.name),
+            generation=accounts.plan.owner.generation,
+            since=asked.since,
+            until=asked.until,
+            first=first,
+            last=last,
+            records=records,
+            triggers=measures.trigger_reports(accounts),
+            latencies=measures.latencies(accounts),
+            histogram=measures.histogram(accounts),
+            hours=measures.hours(accounts),
+            hot_keys=measures.hot_keys(accounts),
+            dead_letters=measures.dead_letters(accounts),
+            violations=findings.violations[:SHOWN],
+            counts=dict(findings.counts),
+            given_up=findings.given_up,
+            repeated=findings.repeated,
+            missing=history.missing,
+            not_judged=_not_judged(accounts),
+        )
+    finally:
+        accounts.release()
+
+
+def _not_judged(accounts: Accounts) -> dict[str, int]:
+    """What there is, and what cannot be said about it."""
+    others = [generation for generation in accounts.generations if generation != accounts.plan.owner.generation]
+    reasons = {}
+    if others:
+        listed = ", ".join(map(str, others))
+        written = accounts.actions.where(F.col("generation").isin(others)).count()
+        reasons[f"actions of other generations of the spec ({listed}): audit those with their manifests"] = written
+    if not accounts.whole:
+        unjudged = accounts.totals.where(f"kind = {KINDS[ACTION]} AND records > 0 AND expected = 0 AND found = 0")
+        what = "actions of which the beginning is not known: whether they were due"
+        reasons[what] = unjudged.count() - sum(reasons.values())
+    return {reason: count for reason, count in reasons.items() if count > 0}

@@ -1,0 +1,134 @@
+"""Double-entry bookkeeping: whatever should be there is entered on one side, whatever is there on the other.
+
+An *entry* stands for one record, or one step in the life of an action, in fixed-width columns only, so that Spark adds
+them up without sorting. Entries of the same `kind` and `id_…` (128 bits of hash) are about the same thing. What adds up
+to the same on both sides is as it should be and is never looked at again; all else is judged by the checks of
+`sensors.audit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from eventbus.metadata import InvokeCommit
+from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, RELEASED, SUCCEEDED, TAKEN
+from sensors.spark.records import Offsets
+from sensors.spark.workers import ACTION, HELD, LETTER, READ, TRIGGER, UNUSED
+from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+
+KINDS = {TRIGGER: 1, ACTION: 2, LETTER: 3, UNUSED: 4, HELD: 5, READ: 8}
+USE, FAILURE = 6, 7
+"""An event that a trigger has used, and an action that is due because another was given up."""
+MODES = ("", AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+OUTCOMES = {
+    "taken": TAKEN,
+    "released": RELEASED,
+    "succeeded": SUCCEEDED,
+    "failed": FAILED,
+    "dead": DEAD_LETTERED,
+    "lost": LOST,
+}
+"""Columns that count the invocation records of these outcomes."""
+
+_SUMS = ("expected", "found", "records", "paused", "letters", "unfinished", *OUTCOMES)
+_LEAST = ("content", "trigger", "mode", "reason", "written", "started")
+_MOST = ("content_most", "newest_event", "ended")
+_ABOUT = ("action", "trigger", "slot", "partition", "offset", "reason")
+
+
+def entries(rows: DataFrame, kind: str, *, about: Mapping[str, str], columns: Mapping[str, str]) -> DataFrame:
+    """Entries of these rows; everything is SQL."""
+    selected = [f"CAST({kind} AS int) AS kind", *identity(kind, about)]
+    for name in (*_SUMS, *_LEAST, *_MOST):
+        value = columns.get(name, "0" if name in _SUMS else "NULL")
+        selected.append(f"CAST({value} AS bigint) AS {name}")
+    return rows.selectExpr(*selected)
+
+
+def identity(kind: str, about: Mapping[str, str]) -> list[str]:
+    """SQL: what an entry is about. An action is known by its id alone, anything else by all the rest."""
+    rest = ", ".join(about.get(name, "NULL") for name in _ABOUT[1:])
+    action = about.get("action", "NULL")
+    return [
+        f"CASE WHEN {kind} = {KINDS[ACTION]} THEN xxhash64({action}) ELSE xxhash64({rest}) END AS id_high",
+        f"CASE WHEN {kind} = {KINDS[ACTION]} THEN xxhash64('low', {action}) ELSE xxhash64('low', {rest}) END AS id_low",
+    ]
+
+
+def added_up(all_entries: DataFrame) -> DataFrame:
+    """One row for everything that there are entries about."""
+    return all_entries.groupBy("kind", "id_high", "id_low").agg(
+        *(F.sum(name).alias(name) for name in _SUMS),
+        *(F.min(name).alias(name) for name in _LEAST),
+        *(F.max(name).alias(name) for name in _MOST),
+    )
+
+
+def kind_of(column: str) -> str:
+    """SQL: the number of what a worker calls a kind."""
+    cases = " ".join(f"WHEN '{name}' THEN {number}" for name, number in KINDS.items())
+    return f"CASE {column} {cases} END"
+
+
+def number_of(names: Sequence[str], column: str) -> str:
+    """SQL: the place of a name in a list, from 1; 0 where it is not in there."""
+    listed = ", ".join(quoted(name) for name in names)
+    return f"coalesce(array_position(array({listed}), {column}), 0)" if names else "0"
+
+
+def inside(spans: Offsets, partition: str, offset: str) -> str:
+    """SQL: whether a place lies in these spans."""
+    if not spans:
+        return "false"
+    lows = ", ".join(f"{each}, {low}L" for each, (low, _) in spans.items())
+    highs = ", ".join(f"{each}, {high}L" for each, (_, high) in spans.items())
+    return f"coalesce({offset} >= map({lows})[{partition}] AND {offset} < map({highs})[{partition}], false)"
+
+
+def under_way(commits: Mapping[int, InvokeCommit]) -> str:
+    """SQL: whether an action is not finished yet, by what its stage has committed."""
+    done = ["false"]
+    for partition, commit in commits.items():
+        ranges = [f"offset < {commit.offset}L"]
+        ranges += [f"(offset >= {start}L AND offset < {end}L)" for start, end in commit.finished]
+        done.append(f"(partition = {partition} AND ({' OR '.join(ranges)}))")
+    return f"NOT ({' OR '.join(done)})"
+
+
+def quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+# --- what does not add up ---------------------------------------------------------------------------------------------
+
+_TAKEN = "(taken - released)"
+_DONE = "(succeeded + dead)"
+_DUE = "(records - paused)"
+"""Of the records of an action, those that were not put aside because of a pause."""
+
+UNBALANCED = "expected <> found OR found > 1 OR NOT content <=> content_most"
+"""Of actions and trigger records: one that is not there, that nothing has caused, that is there twice, or differs."""
+MISCOUNTED = "expected <> found"
+"""Of dead letters, of which there may be several about the same event."""
+UNMATCHED = "(expected > 0) <> (found > 0) OR found > 1"
+"""Of the actions of `dlqTrigger`s, however often the action before them was given up."""
+
+SETTLED = "records > 0 AND unfinished = 0"
+"""Of actions: all is told, and what is missing will not come."""
+GIVEN_UP = f"mode = {MODES.index(AT_MOST_ONCE)} AND {_TAKEN} = {_DUE} AND {_DONE} < {_DUE} AND succeeded <= 1"
+"""At most once: taken, and nobody knows whether it was done. That is what this mode may do."""
+REPEATED = f"mode = {MODES.index(AT_LEAST_ONCE)} AND succeeded > 1"
+"""At least once: done again. That is what this mode may do."""
+MISTREATED = f"""
+    (records = 0 AND taken + released + succeeded + failed + dead + lost > 0)
+    OR (unfinished = 0 AND {_DUE} > 0 AND NOT coalesce(CASE mode
+        WHEN {MODES.index(AT_MOST_ONCE)} THEN {_TAKEN} = {_DUE} AND {_DONE} <= {_DUE} AND succeeded <= 1
+        WHEN {MODES.index(AT_LEAST_ONCE)} THEN succeeded > 0 OR (dead > 0 AND letters > 0)
+        WHEN {MODES.index(EXACTLY_ONCE)} THEN succeeded + least(dead, letters) = {_DUE} AND succeeded <= 1
+    END, false))
+"""
+"""Of actions: not invoked as their mode allows, or invoked without being there."""

@@ -1,0 +1,265 @@
+"""The join inside Spark's Python workers: over a trigger topic as it is, or over what match has just made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+import pyarrow as pa
+
+from eventbus.errors import FormatError
+from eventbus.formats import FLUSH_HEADER, TRIGGER_HEADER, action_fact, dead_letter, header, trigger_fact
+from eventbus.names import Kind
+from eventbus.ports import Output, Record
+from sensors.rehearsal import Rehearsal
+from sensors.spark.workers import (
+    ACTION,
+    HELD,
+    LETTER,
+    MATCHED,
+    READ,
+    REPLICA,
+    TRIGGER,
+    TRIGGERS,
+    UNUSED,
+    Batches,
+    Deputy,
+    Rows,
+    Worker,
+    arrow_schema,
+    encoded,
+    events_of,
+)
+
+JOINED = (
+    "kind string, trigger string, slot string, action string, reason string, source_partition int, "
+    "source_offset bigint, partition int, offset bigint, timestamp bigint, sources string, content bigint, "
+    "events string"
+)
+"""A record of the trigger topic, and what it causes: an action, a dead letter, or an event that was let go.
+
+`source_…` is the event in question, `partition` and `offset` the record (of an action: the one that completed it).
+"""
+
+TRIGGER_ROW = (
+    *("partition", "offset", "timestamp", "key", "value", "fact", "flush"),
+    *("chunk", "clock", "judged", "redriven"),
+)
+"""What `joining` wants to know of a record of the trigger topic."""
+
+ARRIVAL = (
+    f"{MATCHED}, flush binary, partition int, clock bigint, moment bigint, origin_partition int, origin_offset bigint"
+)
+"""What match has made, or has made once, on its way to the join.
+
+`partition` is that of the trigger topic and `clock` its clock. By `moment`, `origin_partition` and `origin_offset` all
+arrivals have an order.
+"""
+
+OUTCOME = f"{JOINED}, moment bigint, origin_partition int, origin_offset bigint"
+"""What one arrival causes, and which (null: nobody but time itself). Offsets are numbers in order of arrival."""
+
+_NOBODY = (None, None, None)
+
+
+def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Worker:
+    """Rows of the trigger topic → rows of `JOINED`.
+
+    They come by `partition` and `chunk`, and in order of `offset` within those: a chunk begins where its slots hold
+    nothing. `clock` is the partition's clock at that record, and `clocks` where it stands in the end. What is not
+    `judged` is only told of.
+    """
+
+    def work(batches: Batches) -> Batches:
+        rehearsals = _Rehearsals(deputy, clocks, payload=payload)
+        for batch in batches:
+            rows = Rows(JOINED)
+            for row in _trigger_rows(rehearsals.topic, batch):
+                if not row.redriven:
+                    rehearsals.tell(row.record, rows)
+                if row.judged:
+                    rehearsals.evaluate(row.record, row.chunk, row.clock, rows)
+            rehearsals.rest(rows)
+            rows.add(READ, None, None, None, TRIGGERS, *[None] * 6, batch.num_rows, None)
+            yield rows.batch()
+        rows = Rows(JOINED)
+        rehearsals.end(rows)
+        yield rows.batch()
+
+    return work
+
+
+def rehearsing(deputy: Deputy, *, clocks: Mapping[int, int]) -> Worker:
+    """Rows of `ARRIVAL` → rows of `OUTCOME`. What needs no join passes through.
+
+    All that concerns a slot comes to one worker, by `partition` and in order.
+    """
+
+    def work(batches: Batches) -> Batches:
+        rehearsals = _Rehearsals(deputy, clocks, payload=True)
+        numbers = count()
+        for batch in batches:
+            rows = Rows(OUTCOME)
+            for arrival in _arrivals(batch):
+                rows.about = arrival.moment, arrival.origin_partition, arrival.origin_offset
+                if arrival.kind == TRIGGER:
+                    rehearsals.evaluate(arrival.record(rehearsals.topic, next(numbers)), 0, arrival.clock, rows)
+                else:
+                    rows.add(*arrival.passed_through())
+            rows.about = _NOBODY
+            rehearsals.rest(rows)
+            yield rows.batch()
+        rows = Rows(OUTCOME, about=_NOBODY)
+        rehearsals.end(rows)
+        yield rows.batch()
+
+    return work
+
+
+class _TriggerRow(msgspec.Struct):
+    record: Record
+    chunk: int
+    clock: int
+    judged: bool
+    redriven: bool
+
+
+class _Rehearsals:
+    """One after the other: the rows of a worker are sorted."""
+
+    def __init__(self, deputy: Deputy, clocks: Mapping[int, int], *, payload: bool) -> None:
+        self._plan = deputy.plan
+        self._topology = deputy.topology
+        self._clocks = clocks
+        self._payload = payload
+        self.topic = self._plan.name.topic(Kind.TRIGGER)
+        self._place: tuple[int, int] = (-1, -1)
+        self._rehearsal: Rehearsal | None = None
+
+    def evaluate(self, record: Record, chunk: int, clock: int, rows: Rows) -> None:
+        """What a record causes."""
+        if self._rehearsal is None or self._place != (record.partition, chunk):
+            self.end(rows)
+            self._place = record.partition, chunk
+            self._rehearsal = Rehearsal(self._plan, self._topology, record.partition, REPLICA)
+        for output in self._rehearsal.evaluate(record, clock):
+            self._note(output, record, rows)
+
+    def tell(self, record: Record, rows: Rows) -> None:
+        """That it is there."""
+        if header(record.headers, FLUSH_HEADER) is not None:
+            return
+        try:
+            fact = trigger_fact(record)
+        except FormatError:
+            return  # it has to be in the dead letters as what it is
+        source = fact.source
+        place = source.partition, source.offset, record.partition, record.offset, source.timestamp
+        rows.add(TRIGGER, fact.trigger, fact.key, None, None, *place, None, crc32(record.value or b""), None)
+
+    def rest(self, rows: Rows, clock: int = 0) -> None:
+        if self._rehearsal is None:
+            return
+        partition = self._place[0]
+        rest = self._rehearsal.rest(clock)
+        for output in rest.outputs:
+            self._note(output, Record(self.topic, partition, -1, 0, None, None, ()), rows)
+        for unused in rest.unused:
+            rows.add(UNUSED, unused.trigger, None, None, unused.gone.reason, *[None] * 8)
+
+    def end(self, rows: Rows) -> None:
+        """What is held when all is told."""
+        if self._rehearsal is None:
+            return
+        self.rest(rows, self._clocks.get(self._place[0], 0))
+        for trigger in self._plan.triggers:
+            for key, dependency, event in self._rehearsal.held(trigger):
+                source = event.source
+                place = source.partition, source.offset, self._place[0], event.offset, source.timestamp
+                rows.add(HELD, trigger, key, None, dependency, *place, encoded([source]), None, None)
+        self._rehearsal = None
+
+    def _note(self, output: Output, record: Record, rows: Rows) -> None:
+        made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
+        if output.topic == self._plan.name.topic(Kind.ACTION):
+            fact = action_fact(made)
+            newest = max(event.source.timestamp for event in fact.events)
+            sources = encoded([event.source for event in fact.events])
+            events = events_of(self._plan, made) if self._payload else None
+            about = fact.trigger, fact.key, fact.id, None, None, None, record.partition, record.offset, newest
+            rows.add(ACTION, *about, sources, crc32(output.value or b""), events)
+        elif output.topic == self._plan.name.topic(Kind.DLQ):
+            letter = dead_letter(made)
+            if header(output.headers, TRIGGER_HEADER) is None:
+                return
+            held = trigger_fact(made)
+            source = held.source
+            place = source.partition, source.offset, record.partition, letter.offset, letter.timestamp
+            rows.add(LETTER, held.trigger, held.key, None, letter.reason, *place, encoded([source]), None, None)
+
+
+def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:
+    names = (
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        "fact",
+        "flush",
+        "chunk",
+        "clock",
+        "judged",
+        "redriven",
+    )
+    columns = (batch.column(name).to_pylist() for name in names)
+    for partition, offset, timestamp, key, value, fact, flush, *rest in zip(*columns, strict=True):
+        yield _TriggerRow(Record(topic, partition, offset, timestamp, key, value, _headers(fact, flush)), *rest)
+
+
+class _Arrival(NamedTuple):
+    """A row of `ARRIVAL`, as far as the join is concerned."""
+
+    kind: str
+    trigger: str | None
+    slot: str
+    action: str | None
+    reason: str | None
+    source_partition: int
+    source_offset: int
+    source_timestamp: int
+    content: int | None
+    key: bytes | None
+    fact: bytes | None
+    value: bytes | None
+    events: str | None
+    flush: bytes | None
+    partition: int
+    clock: int
+    moment: int
+    origin_partition: int
+    origin_offset: int
+
+    def record(self, topic: str, offset: int) -> Record:
+        headers = _headers(self.fact, self.flush)
+        return Record(topic, self.partition, offset, self.moment, self.key, self.value, headers)
+
+    def passed_through(self) -> tuple[object, ...]:
+        place = self.source_partition, self.source_offset, self.source_timestamp
+        known = self._asdict() | dict(zip(("partition", "offset", "timestamp"), place, strict=True))
+        known["sources"] = encoded([place])
+        return tuple(known.get(name) for name in arrow_schema(JOINED).names)
+
+
+def _headers(fact: bytes | None, flush: bytes | None) -> list[tuple[str, bytes | None]]:
+    """Of a record of the trigger topic."""
+    found = [(FLUSH_HEADER, flush)] if fact is None and flush is not None else [(TRIGGER_HEADER, fact)]
+    return [pair for pair in found if pair[1] is not None]
+
+
+def _arrivals(batch: pa.RecordBatch) -> Iterator[_Arrival]:
+    columns = (batch.column(name).to_pylist() for name in _Arrival._fields)
+    return map(_Arrival._make, zip(*columns, strict=True))

@@ -1,0 +1,387 @@
+"""Names what does not add up, by the same checks that judge the simulator and the storms.
+
+Only what is left over comes here, at most `SHOWN` of a kind; how much there is in all is counted by Spark. Every check
+is a difference of two sets, so what has cancelled out already does not change it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from eventbus.formats import Invocation, Source, action_fact, invocation, trigger_fact
+from eventbus.names import Kind, Stage
+from eventbus.ports import Record
+from sensors.audit.actions import Letters, check_letters, check_sequence, check_trigger_records, check_uses
+from sensors.audit.dlqactions import check_dlq_actions
+from sensors.audit.expectations import Expectations, Expected, Match
+from sensors.audit.invocations import check_invocations, recorded_calls
+from sensors.audit.violations import Breach, Violation, event_places, place, place_of
+from sensors.deadletters import INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED, UNPRODUCIBLE
+from sensors.spark.accounts import Accounts, judged_actions
+from sensors.spark.entries import (
+    FAILURE,
+    GIVEN_UP,
+    KINDS,
+    MISCOUNTED,
+    MISTREATED,
+    REPEATED,
+    SETTLED,
+    UNBALANCED,
+    UNMATCHED,
+    USE,
+    identity,
+)
+from sensors.spark.history import as_python
+from sensors.spark.report import SHOWN, Notice
+from sensors.spark.workers import ACTION, LETTER, TRIGGER
+
+_sources = msgspec.json.Decoder(tuple[Source, ...]).decode
+_WORKED_OUT = {
+    "action": "action",
+    "trigger": "trigger",
+    "slot": "slot",
+    "partition": "source_partition",
+    "offset": "source_offset",
+    "reason": "reason",
+}
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What there is to say against a sensor, and what its modes excuse."""
+
+    violations: list[Violation]
+    counts: Counter[Breach]
+    given_up: list[Notice]
+    repeated: list[Notice]
+
+
+def judge(accounts: Accounts) -> Findings:
+    """Look at everything that does not add up, and at what stands in the wrong order."""
+    leftovers = _Leftovers(accounts)
+    findings = Findings([], Counter(), [], [])
+    conditions = [*_CHECKS, _GIVEN_UP, _REPEATED]
+    tallies = accounts.totals.agg(*(F.expr(f"count_if({condition})") for condition in conditions)).collect()[0]
+    counts = dict(zip(conditions, tallies, strict=True))
+    for condition, check in _CHECKS.items():
+        if counts[condition]:
+            _note(findings, counts[condition], check(leftovers, leftovers.suspects(condition)))
+    disordered = _disorder(accounts)
+    if count := disordered.count():
+        _note(findings, count, _order(leftovers, disordered.limit(SHOWN)))
+    if counts[_GIVEN_UP]:
+        findings.given_up.extend(leftovers.notices(_GIVEN_UP, "was taken, and nobody knows whether it was done"))
+    if counts[_REPEATED]:
+        findings.repeated.extend(leftovers.notices(_REPEATED, "succeeded more than once"))
+    return findings
+
+
+def _note(findings: Findings, count: int, violations: Iterable[Violation]) -> None:
+    found = list(violations)
+    findings.counts.update(violation.breach for violation in found)
+    if count > SHOWN:
+        what = f"{count - SHOWN:,} more cases like the {SHOWN:,} that were looked at"
+        found.append(Violation(invariant="I1", breach=Breach.UNEXPLAINED, what=what))
+        findings.counts[Breach.UNEXPLAINED] += count - SHOWN
+    findings.violations.extend(found)
+
+
+class _Leftovers:
+    """Finds the records that are behind what does not add up."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self.accounts = accounts
+        self.plan = accounts.plan
+        self.name = accounts.plan.name
+        self.event_topic = accounts.plan.name.event_topic
+
+    def suspects(self, condition: str) -> DataFrame:
+        """Some of them: enough to see what is wrong."""
+        return self.accounts.totals.where(condition).select("id_high", "id_low").limit(SHOWN)
+
+    def behind(self, rows: DataFrame, kind: int, about: Mapping[str, str], suspects: DataFrame) -> DataFrame:
+        """Of these rows, those that the suspects are about."""
+        identified = rows.selectExpr("*", *identity(str(kind), about))
+        return identified.join(F.broadcast(suspects), ["id_high", "id_low"], "left_semi")
+
+    def events(self, rows: DataFrame, kind: str, suspects: DataFrame) -> list[Row]:
+        """Of what match and join have worked out."""
+        return self.behind(rows.where(F.col("kind") == kind), KINDS[kind], _WORKED_OUT, suspects).collect()
+
+    def actions(self, suspects: DataFrame, condition: str = "true") -> list[Record]:
+        about = {"action": "action"}
+        rows = self.behind(self.accounts.actions.where(condition), KINDS[ACTION], about, suspects)
+        return self.records(Kind.ACTION, rows.select("partition", "offset"))
+
+    def records(self, kind: Kind, places: DataFrame) -> list[Record]:
+        """The records themselves, in the order of their log."""
+        rows = self.accounts.history.tables[kind].join(F.broadcast(places), ["partition", "offset"], "left_semi")
+        found = as_python(self.name.topic(kind), rows.collect())
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def notes(self, suspects: DataFrame) -> list[tuple[Record, Invocation]]:
+        rows = self.behind(self.accounts.invocations, KINDS[ACTION], {"action": "action"}, suspects)
+        places = rows.selectExpr("note_partition AS partition", "note_offset AS offset")
+        return [(record, invocation(record)) for record in self.records(Kind.INVOCATION, places)]
+
+    def letters(self, condition: str) -> list[Record]:
+        places = self.accounts.letters.where(condition).limit(SHOWN)
+        return self.records(Kind.DLQ, places.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
+
+    def letters_about(self, suspects: DataFrame) -> list[Record]:
+        rows = self.behind(self.accounts.letters, KINDS[ACTION], {"action": "action"}, suspects)
+        return self.records(Kind.DLQ, rows.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
+
+    def refused(self) -> Letters:
+        """What the log would not take is not there, and that is in order."""
+        return Letters.of(self.letters(f"reason = '{UNPRODUCIBLE}'"))
+
+    def notices(self, condition: str, what: str) -> list[Notice]:
+        suspects = self.suspects(condition)
+        places = {action_fact(record).id: place_of(record) for record in self.actions(suspects)}
+        notes: defaultdict[str, list[Invocation]] = defaultdict(list)
+        for _, note in self.notes(suspects):
+            notes[note.action].append(note)
+        return [
+            Notice(
+                trigger=each[-1].trigger,
+                action=action,
+                place=places.get(action, ""),
+                replicas=tuple(note.replica for note in each),
+                times=tuple(note.ended for note in each),
+                what=what,
+            )
+            for action, each in sorted(notes.items(), key=lambda item: item[1][0].ended)
+        ]
+
+
+# --- the checks -------------------------------------------------------------------------------------------------------
+
+
+def _trigger_records(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    expected = Expectations()
+    for row in left.events(left.accounts.matched, TRIGGER, suspects):
+        match = _match(row)
+        expected.to_join.add(match)
+        expected.matched[match] = place(left.event_topic, row["source_partition"], row["source_offset"])
+    found = left.events(left.accounts.joined, TRIGGER, suspects)
+    places = _places(left, found)
+    records = left.records(Kind.TRIGGER, places) if found else []
+    yield from check_trigger_records(expected, left.event_topic, records, left.refused())
+    counts = Counter(_match(row) for row in found)
+    for record in records:
+        fact = trigger_fact(record)
+        match = Match(fact.trigger, fact.source, fact.key)
+        if match in expected.to_join and counts[match] == 1:
+            yield _forged(record, "I1", fact.trigger, fact.replica, event_places(left.event_topic, [fact.source]))
+
+
+def _sequence(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    expected = Expectations()
+    for row in left.events(left.accounts.matched, ACTION, suspects):
+        source = Source(row["source_partition"], row["source_offset"], row["source_timestamp"])
+        expected.actions.append(_expected(left, row, (source,), Stage.MATCH))
+    for row in left.events(left.accounts.joined, ACTION, suspects):
+        expected.actions.append(_expected(left, row, _sources(row["sources"]), Stage.JOIN))
+    records = left.actions(suspects, judged_actions(left.accounts))
+    known = {action.id for action in expected.actions}
+    found = Counter(action_fact(record).id for record in records)
+    lost = [action for action in expected.actions if action.id not in found]
+    for record in _who_went_on(left, lost, suspects):
+        expected.actions.append(_expected_of(left, record))
+        records.append(record)
+    yield from check_sequence(expected, left.event_topic, records, left.refused())
+    for record in records:
+        fact = action_fact(record)
+        if fact.id in known and found[fact.id] == 1:
+            events = event_places(left.event_topic, (event.source for event in fact.events))
+            yield _forged(record, "I1", fact.trigger, fact.replica, events)
+
+
+def _uses(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    used = left.accounts.actions.where("NOT redriven AND NOT failure").selectExpr("*", "explode(events) AS event")
+    about = {"trigger": "trigger", "slot": "slot", "partition": "event.partition", "offset": "event.offset"}
+    rows = left.behind(used, USE, about, suspects)
+    yield from check_uses(left.event_topic, left.records(Kind.ACTION, rows.select("partition", "offset").distinct()))
+
+
+def _dead_letters(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    expected = Expectations()
+    for row in left.events(left.accounts.matched, LETTER, suspects):
+        where = place(left.event_topic, row["source_partition"], row["source_offset"])
+        if row["reason"] == NO_KEY:
+            expected.unkeyed[row["trigger"], where] += 1
+        else:
+            (expected.invalid if row["reason"] == INVALID_EVENT else expected.untransformed).add(where)
+    for row in left.events(left.accounts.joined, LETTER, suspects):
+        (expected.parked if row["reason"] == SPEC_CHANGED else expected.buried).append(_match(row))
+    of_event = f"reason IN {(INVALID_EVENT, NO_KEY, TRANSFORM_FAILED)}"
+    about = {
+        "trigger": f"CASE WHEN {of_event} THEN trigger ELSE event_trigger END",
+        "slot": f"CASE WHEN {of_event} THEN '' ELSE event_slot END",
+        "partition": f"CASE WHEN {of_event} THEN partition ELSE event_partition END",
+        "offset": f"CASE WHEN {of_event} THEN offset ELSE event_offset END",
+        "reason": "reason",
+    }
+    rows = left.behind(left.accounts.letters, KINDS[LETTER], about, suspects)
+    places = rows.selectExpr("letter_partition AS partition", "letter_offset AS offset")
+    yield from check_letters(expected, left.event_topic, Letters.of(left.records(Kind.DLQ, places)))
+
+
+def _dlq_actions(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    made = left.accounts.actions.where("failure AND NOT redriven")
+    actions = left.behind(made, FAILURE, {"slot": "failed_action"}, suspects).select("partition", "offset")
+    letters = left.behind(left.accounts.letters, FAILURE, {"slot": "action"}, suspects)
+    places = letters.selectExpr("letter_partition AS partition", "letter_offset AS offset")
+    yield from check_dlq_actions(
+        {left.plan.owner.generation: left.plan},
+        left.event_topic,
+        left.records(Kind.ACTION, actions),
+        left.records(Kind.DLQ, places),
+    )
+
+
+def _invocations(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    """Record by record: an action that was driven back from the dead letters has several."""
+    records = left.actions(suspects)
+    notes: defaultdict[str, list[Invocation]] = defaultdict(list)
+    for _, note in left.notes(suspects):
+        notes[note.action].append(note)
+    letters = Letters.of(left.letters_about(suspects))
+    buried = letters.buried(records)
+    known: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        known[action_fact(record).id].append(record)
+    for action, each in known.items():
+        for record in each:
+            own = [note for note in notes[action] if (note.partition, note.offset) == (record.partition, record.offset)]
+            yield from _judged(left, [record], own, buried)
+    yield from _judged(
+        left, [], [note for action, each in notes.items() if action not in known for note in each], set()
+    )
+
+
+def _judged(
+    left: _Leftovers, actions: Sequence[Record], notes: Sequence[Invocation], buried: set[str]
+) -> list[Violation]:
+    calls = recorded_calls(notes)
+    return check_invocations(left.event_topic, actions, notes, buried=buried, calls=calls, mishaps=None).violations
+
+
+def _order(left: _Leftovers, disorder: DataFrame) -> Iterator[Violation]:
+    """Pairs of neighbours that stand in the wrong order."""
+    rows = disorder.collect()
+    offsets = {(row["partition"], offset) for row in rows for offset in (row["offset"], row["before_offset"])}
+    spark = disorder.sparkSession
+    records = left.records(Kind.ACTION, spark.createDataFrame(sorted(offsets), "partition int, offset bigint"))
+    expected = Expectations()
+    expected.actions = sorted((_expected_of(left, record) for record in records), key=lambda each: each.origin)
+    yield from check_sequence(expected, left.event_topic, records, Letters.of(()))
+
+
+def _disorder(accounts: Accounts) -> DataFrame:
+    """Actions of one trigger and key that stand behind one that was due later."""
+    lane = Window.partitionBy("partition", "key", "origin_partition", "direct").orderBy("offset")
+    actions = accounts.actions.where("NOT redriven AND NOT failure").selectExpr(
+        "partition", "offset", "key", "origin_partition", "origin_offset", "joined_offset IS NULL AS direct"
+    )
+    before = actions.select(
+        "*",
+        F.lag("origin_offset").over(lane).alias("before_origin"),
+        F.lag("offset").over(lane).alias("before_offset"),
+    )
+    return before.where("before_origin > origin_offset")
+
+
+_GIVEN_UP = f"kind = {KINDS[ACTION]} AND {SETTLED} AND {GIVEN_UP}"
+_REPEATED = f"kind = {KINDS[ACTION]} AND {SETTLED} AND {REPEATED}"
+_Check = Callable[[_Leftovers, DataFrame], Iterable[Violation]]
+_CHECKS: Mapping[str, _Check] = {
+    f"kind = {KINDS[TRIGGER]} AND ({UNBALANCED})": _trigger_records,
+    f"kind = {KINDS[ACTION]} AND ({UNBALANCED})": _sequence,
+    f"kind = {USE} AND found > 1": _uses,
+    f"kind = {KINDS[LETTER]} AND ({MISCOUNTED})": _dead_letters,
+    f"kind = {FAILURE} AND ({UNMATCHED})": _dlq_actions,
+    f"kind = {KINDS[ACTION]} AND ({MISTREATED})": _invocations,
+}
+
+
+# --- small things -----------------------------------------------------------------------------------------------------
+
+
+def _match(row: Row) -> Match:
+    timestamp = row["source_timestamp"] if "source_timestamp" in row else row["timestamp"]
+    return Match(row["trigger"], Source(row["source_partition"], row["source_offset"], timestamp), row["slot"] or "")
+
+
+def _expected(left: _Leftovers, row: Row, sources: Sequence[Source], stage: Stage) -> Expected:
+    joined = stage is Stage.JOIN
+    at = (row["partition"], row["offset"]) if joined else (row["source_partition"], row["source_offset"])
+    return Expected(
+        id=row["action"],
+        trigger=row["trigger"],
+        sources=tuple(sources),
+        lane=(row["trigger"], row["slot"], stage),
+        origin=(stage, *at),
+        place=place(left.name.input_topic(stage), *at),
+        events=event_places(left.event_topic, sources),
+        key=row["slot"] or "",
+    )
+
+
+def _expected_of(left: _Leftovers, record: Record) -> Expected:
+    """An action that is there, as one that should be."""
+    fact = action_fact(record)
+    sources = tuple(event.source for event in fact.events)
+    stage = Stage.MATCH if fact.joined is None else Stage.JOIN
+    at = (sources[0].partition, sources[0].offset) if fact.joined is None else fact.joined
+    return Expected(
+        id=fact.id,
+        trigger=fact.trigger,
+        sources=sources,
+        lane=(record.key, stage),
+        origin=(stage, *at),
+        place=place(left.name.input_topic(stage), *at),
+        events=event_places(left.event_topic, sources),
+        key=fact.key,
+    )
+
+
+def _who_went_on(left: _Leftovers, lost: Sequence[Expected], suspects: DataFrame) -> list[Record]:
+    """For each action that is lost, the next one from the same partition of the same input that is as it should be."""
+    if not lost:
+        return []
+    rows = [(action.origin[0] is Stage.MATCH, *action.origin[1:]) for action in lost]
+    spark = left.accounts.actions.sparkSession
+    gaps = spark.createDataFrame(rows, "direct boolean, origin_partition int, gap bigint")
+    actions = left.accounts.actions.where("NOT redriven AND NOT failure").selectExpr(
+        *("partition", "offset", "origin_partition", "origin_offset", "joined_offset IS NULL AS direct"),
+        *identity(str(KINDS[ACTION]), {"action": "action"}),
+    )
+    actions = actions.join(F.broadcast(suspects), ["id_high", "id_low"], "left_anti")
+    later = actions.join(F.broadcast(gaps), ["direct", "origin_partition"]).where("origin_offset >= gap")
+    nearest = later.groupBy("direct", "origin_partition", "gap").agg(
+        F.min_by(F.struct("partition", "offset"), "origin_offset").alias("next")
+    )
+    return left.records(Kind.ACTION, nearest.select("next.partition", "next.offset").distinct())
+
+
+def _places(left: _Leftovers, rows: Sequence[Row]) -> DataFrame:
+    spark = left.accounts.totals.sparkSession
+    return spark.createDataFrame([(row["partition"], row["offset"]) for row in rows], "partition int, offset bigint")
+
+
+def _forged(record: Record, invariant: str, trigger: str, replica: str, events: tuple[str, ...]) -> Violation:
+    return Violation(
+        invariant=invariant,
+        breach=Breach.UNEXPLAINED,
+        what="a record whose content is not what its events call for",
+        trigger=trigger,
+        events=events,
+        place=place_of(record),
+        replica=replica,
+    )
