@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
+from itertools import count
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -15,6 +17,7 @@ from eventbus.names import BusName
 from eventbus.ports import Record
 from eventbus.topics import Topology
 from sensors.explain import Explainer, Fired
+from sensors.match import Matcher
 from sensors.sensor import Sensor
 from sensors.spark.backtest import Backtest
 from sensors.spark.records import RECORD
@@ -68,6 +71,17 @@ def manifest(
 
 def deputy(manifest: SensorManifest, *, events: int = 1, triggers: int = 2) -> Deputy:
     return Deputy(manifest, BUS, topology(events, triggers))
+
+
+def matched(deputy: Deputy, records: Iterable[Record]) -> list[Record]:
+    """The trigger topic, if the events come like this."""
+    matcher = Matcher(deputy.plan, deputy.topology, "test")
+    offsets = defaultdict[int, Iterator[int]](count)
+    return [
+        Record(each.topic, each.partition, next(offsets[each.partition]), 0, each.key, each.value, each.headers)
+        for record in records
+        for each in matcher.outputs(record)
+    ]
 
 
 def explained(manifest: SensorManifest, records: Iterable[Record]) -> list[Fired]:

@@ -12,11 +12,11 @@ from pyspark.sql import Row, SparkSession
 
 from eventbus.events import Event
 from eventbus.formats import FLUSH_HEADER, REDRIVEN_HEADER, action_fact, flush, header
+from eventbus.hashing import partition_of, slot_key
 from eventbus.names import Kind
 from eventbus.ports import Record
 from sensors.audit.reference import ENDLESS, Reference, Span
 from sensors.explain import _sent_at
-from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from sensors.rehearsal import Rehearsal
 from sensors.scenarios import Firing, Scenario, find_scenarios
@@ -26,7 +26,7 @@ from sensors.spark.workers import ACTION, HELD, Deputy
 from tests.examples.samples import ROOT
 from tests.sim.simulation import Simulation
 from tests.sim.specs import NAME
-from tests.spark.rows import deputy, event_record, explained, manifest, outcomes_of, table, topology
+from tests.spark.rows import deputy, event_record, explained, manifest, matched, outcomes_of, table, topology
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes a while to start Python for Spark
 
@@ -187,6 +187,32 @@ def test_partitions_keep_their_order_and_meet_by_time(spark: SparkSession) -> No
     test.close()
 
 
+def test_a_clock_is_that_of_a_partition_of_the_trigger_topic(spark: SparkSession) -> None:
+    """What a key holds expires by the events of other keys, wherever these are worked on, and by none elsewhere."""
+    sensor = manifest({"pair": {"conditions": "a && b", "correlate": {"by": "data.order"}, "ttl": "3s"}})
+    late = 99
+    there = partition_of(slot_key("pair", str(late).encode()), 2)
+    orders = [n for n in range(40) if partition_of(slot_key("pair", str(n).encode()), 2) != there]
+    made = [("a", n, 1000) for n in orders] + [("a", late, 10_000)] + [("b", n, 2000) for n in orders]
+    events = [event_record(_event(name, f"{name}{n}", order=n), i, at) for i, (name, n, at) in enumerate(made)]
+    one, two = deputy(sensor, triggers=1), deputy(sensor, triggers=2)
+    found = outcomes_of(
+        {
+            "events, one partition": Backtest.of_events(one, table(spark, events)),
+            "events, two": Backtest.of_events(two, table(spark, events)),
+            "triggers, one partition": Backtest.of_triggers(one, table(spark, matched(one, events))),
+            "triggers, two": Backtest.of_triggers(two, table(spark, matched(two, events))),
+        }
+    )
+    assert len(orders) > 10
+    assert {name: len(_fired(rows)) for name, rows in found.items()} == {
+        "events, one partition": 0,
+        "events, two": len(orders),
+        "triggers, one partition": 0,
+        "triggers, two": len(orders),
+    }
+
+
 def test_what_came_of_it_is_counted(spark: SparkSession) -> None:
     """By key, with a window and counts; a dead letter without a key, one that nobody can read, and one that expires."""
     keyed = {"correlate": {"by": "data.order"}, "within": "10s", "onExpire": "deadLetter"}
@@ -200,11 +226,13 @@ def test_what_came_of_it_is_counted(spark: SparkSession) -> None:
     hour = 3_600_000
     events = [
         ("a", 0, {"order": 1}), ("b", 1000, {"order": 1}), ("a", 2000, {"order": 2}), ("a", 3000, {}),
-        *(("c", 4000 + n, {}) for n in range(6)), ("b", hour + 5000, {"order": 3}),
+        *(("c", 4000 + n, {}) for n in range(6)), ("b", hour + 5000, {"order": 3}), ("nobody's", hour + 6000, {}),
     ]  # fmt: skip
     records = [event_record(Event.new("shop", n, data, id=f"{n}{at}"), i, at) for i, (n, at, data) in enumerate(events)]
     records.append(Record("", 0, len(records), hour + 5000, None, b"{", []))
-    test = Backtest.of_events(deputy(sensor), table(spark, records))
+    partitions = 8  # so that no other event moves the clock by which a2000 expires
+    assert len({partition_of(slot_key(*slot), partitions) for slot in (("pair", b"2"), ("pair", b"3"))}) == 2
+    test = Backtest.of_events(deputy(sensor, triggers=partitions), table(spark, records))
     totals = test.totals()
     assert [(each.trigger, each.fired, each.held, each.let_go, each.dead_letters) for each in totals.triggers] == [
         ("pair", 1, {"b": 1}, {"expired": 1}, {"expired": 1, "no-correlation-key": 1}),
@@ -249,11 +277,9 @@ def test_a_rehearsal_leaves_nothing_to_a_later_sweep() -> None:
     """A sensor that runs sweeps a thousand slots with a batch; a worker's batches may have five thousand."""
     sensor = manifest({"pair": {"conditions": "a && b", "correlate": {"by": "data.order"}, "ttl": "1s"}})
     stand_in = deputy(sensor, triggers=1)
-    matcher = Matcher(stand_in.plan, stand_in.topology, "test")
     rehearsal = Rehearsal(stand_in.plan, topology(), 0, "test")
-    for n in range(2500):
-        [output] = matcher.outputs(event_record(_event("a", f"a{n}", order=n), n, 0))
-        rehearsal.evaluate(Record(output.topic, 0, n, 0, output.key, output.value, output.headers), 0)
+    for record in matched(stand_in, [event_record(_event("a", f"a{n}", order=n), n, 0) for n in range(2500)]):
+        rehearsal.evaluate(record, 0)
     assert len(rehearsal.rest(1001).unused) == 2500
     assert list(rehearsal.held("pair")) == []
 
