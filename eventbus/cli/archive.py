@@ -59,7 +59,7 @@ def archive(
     from sensors.spark.archive import Archive
     from sensors.spark.session import SparkOptions, require_pyspark, spark_session
 
-    pause = _seconds(every)
+    pause = seconds_of(every)
     default = BusName(namespace, bus)
     names = [resolve_name(sensor, default) for sensor in sensors or ()]
     home = _one_bus(names, default)
@@ -82,7 +82,7 @@ def archive(
         raise typer.Exit(_CTRL_C)
 
 
-def _seconds(every: str) -> float:
+def seconds_of(every: str) -> float:
     from eventbus.errors import ConfigError
     from sensors.spec.fields import parse_duration
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
 
     from eventbus.bus import Bus
     from eventbus.cli.manifests import Loaded
     from sensors.spark.report import AuditReport
+
+_BATCH_RECORDS = 200_000
 
 
 def audit(
@@ -30,6 +34,10 @@ def audit(
     archive: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where `eventbus archive` has put what Kafka no longer has.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C: archive what comes, to --archive, and audit it.")
+    ] = False,
+    every: Annotated[str, typer.Option(help="With --follow: how long to wait in between.")] = "1m",
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with pictures, to be looked at.")
     ] = None,
@@ -48,77 +56,130 @@ def audit(
 ) -> None:
     """Prove what a sensor has done, from its topics: every action as due, every invocation as its mode allows.
 
-    Exits with 1 where a promise was broken, and where nothing was broken but a part of the history is gone.
+    Exits with 1 where a promise was broken, and where a part of the history is gone, so that nothing can be proved.
     """
-    from eventbus.cli.auditprint import print_report, report_json
     from eventbus.cli.connection import connect
     from eventbus.cli.manifests import load_sensor
-    from eventbus.cli.printing import say_json
-    from eventbus.cli.times import moment
-    from eventbus.clock import SystemClock
     from eventbus.names import BusName
+    from sensors.spark.session import SparkOptions, require_pyspark, spark_session
 
-    now = SystemClock().now_ms()
     loaded = load_sensor(sensor, BusName(namespace, bus))
-    _check_trigger(loaded, trigger)
-    times = [
-        None if text is None else moment(option, text, now) for option, text in (("--since", since), ("--until", until))
-    ]
-    options = {"master": master, "memory": memory, "verbose": verbose}
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
-        found = _audit(home, loaded, times, options, trigger=trigger, archive=archive, parquet=parquet)
-    if report is not None:
-        _write_page(report, found)
-    if output is Output.JSON:
-        say_json(report_json(found))
-    else:
-        print_report(found)
-    if not found.clean or found.missing:
+    _check(loaded, trigger, archive, follow=follow)
+    require_pyspark()
+    home = loaded.name.bus
+    with (
+        connect(bootstrap_servers, home.namespace, home.bus, verbose=verbose) as live,
+        spark_session(f"eventbus audit {loaded.name}", SparkOptions(master, memory, verbose)) as spark,
+    ):
+
+        def once() -> AuditReport:
+            found = _audit(spark, live, loaded, _times(since, until), trigger, archive)
+            _write(spark, found, report, parquet)
+            return found
+
+        clean = _follow(spark, live, loaded, archive, every, once, output) if follow else _tell(once(), output)
+    if not clean:
         raise typer.Exit(1)
 
 
-def _audit(
-    home: Bus,
-    loaded: Loaded,
-    times: Sequence[int | None],
-    options: Mapping[str, Any],
-    *,
-    trigger: str | None,
-    archive: str | None,
-    parquet: str | None,
-) -> AuditReport:
-    from sensors.spark.session import Progress, SparkOptions, spark_session
-
-    with spark_session(f"eventbus audit {loaded.name}", SparkOptions(**options)) as spark:
-        from eventbus.cli.connection import existing_topology
-        from sensors.spark.audit import audit
-        from sensors.spark.history import look_at
-        from sensors.spark.records import Range
-        from sensors.spark.tables import write_tables
-        from sensors.spark.workers import Deputy
-
-        deputy = Deputy(loaded.manifest, loaded.name.bus, existing_topology(home.cluster, loaded.name))
-        asked = Range(*times)
-        with Progress(spark, f"Auditing {loaded.name}"):
-            found = audit(spark, look_at(spark, home, loaded.name, asked, archive), deputy, asked, trigger=trigger)
-            if parquet is not None:
-                write_tables(spark, found, parquet)
-    return found
-
-
-def _check_trigger(loaded: Loaded, trigger: str | None) -> None:
+def _check(loaded: Loaded, trigger: str | None, archive: str | None, *, follow: bool) -> None:
     from eventbus.errors import ConfigError
 
     names = [each.name for each in loaded.manifest.spec.triggers]
     if trigger is not None and trigger not in names:
         raise ConfigError(f"the sensor {loaded.name} has no trigger `{trigger}`; it has {', '.join(names)}")
+    if follow and archive is None:
+        raise ConfigError("--follow needs --archive DIR: what was audited once must still be there the next time")
 
 
-def _write_page(file: Path, report: AuditReport) -> None:
+def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    from eventbus.cli.times import moment
+    from eventbus.clock import SystemClock
+
+    now = SystemClock().now_ms()
+    return (
+        None if since is None else moment("--since", since, now),
+        None if until is None else moment("--until", until, now),
+    )
+
+
+def _audit(  # noqa: PLR0917
+    spark: SparkSession,
+    live: Bus,
+    loaded: Loaded,
+    times: tuple[int | None, int | None],
+    trigger: str | None,
+    archive: str | None,
+) -> AuditReport:
+    from eventbus.cli.connection import existing_topology
+    from sensors.spark.audit import audit as judge
+    from sensors.spark.history import look_at
+    from sensors.spark.records import Range
+    from sensors.spark.session import Progress
+    from sensors.spark.workers import Deputy
+
+    deputy = Deputy(loaded.manifest, loaded.name.bus, existing_topology(live.cluster, loaded.name))
+    asked = Range(*times)
+    with Progress(spark, f"auditing {loaded.name}"):
+        history = look_at(spark, live, loaded.name, asked, archive)
+        return judge(spark, history, deputy, asked, trigger=trigger)
+
+
+def _follow(  # noqa: PLR0917
+    spark: SparkSession,
+    live: Bus,
+    loaded: Loaded,
+    archive: str | None,
+    every: str,
+    once: Callable[[], AuditReport],
+    output: Output,
+) -> bool:
+    """Round after round. What was archived in one round is audited in the same one, however soon Kafka forgets it."""
+    from eventbus.cli.archive import seconds_of
+    from eventbus.cli.printing import warn
+    from eventbus.errors import RetriableError
+    from sensors.sensor import stop_signals
+    from sensors.spark.archive import Archive
+    from sensors.spark.archiving import Archiver
+
+    pause = seconds_of(every)
+    kept = Archive(archive or "")
+    clean = True
+    with kept.locked(), stop_signals() as stopped:
+        archiver = Archiver(live, kept, [loaded.name], batch_records=_BATCH_RECORDS, accept_loss=False)
+        archiver.check()
+        while not stopped.is_set():
+            try:
+                archiver.run(spark, stopped, lambda *_: None)
+                clean = _tell(once(), output) and clean
+            except RetriableError as error:  # brokers that are lost come back
+                warn(f"{error} Trying again.")
+            stopped.wait(pause)
+    return clean
+
+
+def _tell(found: AuditReport, output: Output) -> bool:
+    """Returns whether there is nothing to complain about."""
+    from eventbus.cli.auditprint import print_report, report_json
+    from eventbus.cli.printing import say_json
+
+    if output is Output.JSON:
+        say_json(report_json(found))
+    else:
+        print_report(found)
+    return found.clean and not found.missing
+
+
+def _write(spark: SparkSession, found: AuditReport, page: Path | None, parquet: str | None) -> None:
     from eventbus.errors import ConfigError
     from sensors.spark.htmlreport import html_report
+    from sensors.spark.tables import write_tables
 
+    if parquet is not None:
+        write_tables(spark, found, parquet)
+    if page is None:
+        return
     try:
-        file.write_text(html_report(report), encoding="utf-8")
+        page.write_text(html_report(found), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
+        raise ConfigError(f"{page}: cannot be written: {error.strerror}") from None

@@ -45,3 +45,10 @@ def _sockets_closed() -> Iterator[None]:
     """Here, and not in the next test that knows nothing of Spark."""
     yield
     gc.collect()
+
+
+@pytest.fixture
+def submitted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command takes the Spark that is there, and leaves it alone, as where `spark-submit` has made it."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
+    monkeypatch.setenv("EVENTBUS_SLOT_DIR", str(tmp_path))

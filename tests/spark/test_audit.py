@@ -134,7 +134,9 @@ def test_planted_faults_of_trigger_records_and_dead_letters_are_found(spark: Spa
     worked.join_commits[again.partition] = msgspec.structs.replace(commit, position=last + 2)
     invalid = next(each for each in worked.letters if dead_letter(each).reason == INVALID_EVENT)
     worked.letters.remove(invalid)
-    worked.actions.remove(worked.action("keyed/dlq"))
+    due = worked.action("keyed/dlq")
+    worked.actions.remove(due)
+    worked.forget_invocations(due)
     report, by_spark, by_checks = both_verdicts(spark, worked)
     assert by_spark == by_checks
     said = "\n".join(map(str, report.violations))
@@ -173,11 +175,8 @@ def test_without_the_beginning_slots_are_judged_from_their_first_action_on(spark
     worked.forget_invocations(lost)
     worked.origins = {0: 20, 1: 20}
     report = report_on(spark, worked)
-    assert [str(each) for each in report.violations if each.trigger == "both"] == [
-        str(each)
-        for each in worked.verdict().violations
-        if each.trigger == "both" and action_fact(lost).id in str(each)
-    ]
+    [violation] = report.violations
+    assert str(violation).startswith(f"I1 lost: the action {action_fact(lost).id} is not there")
     assert report.missing == worked.missing
     assert sum(report.not_judged.values()) > 0
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
 from eventbus import Bus, Event
@@ -26,7 +27,7 @@ from tests.cli.conftest import Command, cli, on_kafka
 
 __all__ = ["cli", "on_kafka"]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900), pytest.mark.usefixtures("submitted")]
 
 SENSOR = """\
 apiVersion: eventbus.dev/v1alpha1
@@ -49,13 +50,6 @@ EVENTS = [
     *(Event.new("bank", "refused", {"order": n}, id=f"refused-{n % 7}") for n in range(10)),
     *(Event.new("warehouse", "packed", {"order": n}, id=f"packed-{n}") for n in range(3, 15)),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _submitted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command takes the Spark that is there, and leaves it alone, as where `spark-submit` has made it."""
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
-    monkeypatch.setenv("EVENTBUS_SLOT_DIR", str(tmp_path))
 
 
 @pytest.fixture

@@ -23,12 +23,13 @@ from sensors.join import JoinPartition
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from sensors.spark.history import EVENT, Commits, History, MatchCommit
-from sensors.spark.records import RECORD, Missing, Slice
+from sensors.spark.records import Missing, Slice
 from sensors.spark.workers import Deputy
 from sensors.spec.loader import make_manifest
+from tests.spark.rows import table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 BUS = BusName("ns", "bus")
 PARTITIONS = 2
@@ -222,11 +223,6 @@ def note(
         ended=moment,
         status=status,
     )
-
-
-def table(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
-    rows = [(each.partition, each.offset, each.timestamp, each.key, each.value, [*each.headers]) for each in records]
-    return spark.createDataFrame(rows, RECORD)
 
 
 def event(number: int) -> Event:
