@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sensors.spark.report import AuditReport
 
 _BATCH_RECORDS = 200_000
+_FEW = 100_000
 
 
 def audit(
@@ -115,13 +116,15 @@ def _audit(  # noqa: PLR0917
     from sensors.spark.audit import audit as judge
     from sensors.spark.history import look_at
     from sensors.spark.records import Range
-    from sensors.spark.session import Progress
+    from sensors.spark.session import Progress, interpret
     from sensors.spark.workers import Deputy
 
     deputy = Deputy(loaded.manifest, loaded.name.bus, existing_topology(live.cluster, loaded.name))
     asked = Range(*times)
     with Progress(spark, f"auditing {loaded.name}"):
         history = look_at(spark, live, loaded.name, asked, archive)
+        if history.offsets() < _FEW:
+            interpret(spark)
         return judge(spark, history, deputy, asked, trigger=trigger)
 
 

@@ -40,8 +40,10 @@ from sensors.spark.entries import (
 )
 from sensors.spark.history import EVENT, History
 from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
-from sensors.spark.workers import ACTION, EVENTS, LETTER, MATCHED, READ, TRIGGER, TRIGGERS, Deputy, matching
+from sensors.spark.workers import ACTION, EVENTS, LETTER, MATCHED, READ, TRIGGER, TRIGGERS, UNUSED, Deputy, matching
 
+BLOCK = 250_000
+"""Offsets of a sequence that one task works out, about."""
 _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""
 _OF_EVENTS = (INVALID_EVENT, TRANSFORM_FAILED, NO_KEY)
@@ -65,6 +67,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """One row for everything that the ledger is about."""
     whole: bool
     """Whether the trigger topic is known from its beginning, and one generation of the spec has dealt with it all."""
+    cut: bool
+    """Whether long sequences were cut into chunks."""
     generations: Sequence[int]
     """Which generations have written the actions."""
 
@@ -73,8 +77,16 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
             table.unpersist()
 
 
-def keep_accounts(spark: SparkSession, history: History, deputy: Deputy, trigger: str | None = None) -> Accounts:
-    """Work it all out. `trigger` is the one in question; None: all of them."""
+def keep_accounts(
+    spark: SparkSession, history: History, deputy: Deputy, trigger: str | None = None, *, block: int | None = BLOCK
+) -> Accounts:
+    """Work it all out. `trigger` is the one in question; None: all of them.
+
+    The events of a trigger without keys are one sequence, however many there are. It is cut into chunks where the
+    sensor says that it has fired, about every `block` offsets: a slot holds nothing then, so that chunks can be worked
+    out side by side. Where the sensor has not told the truth this shows in the chunk before the cut, and all of it has
+    to be worked out again without cuts (`block` is None) to see what else is wrong.
+    """
     plan = deputy.plan
     tables = history.tables
     names = [each for name in plan.triggers for each in _with_dlq(plan, name)]
@@ -85,18 +97,20 @@ def keep_accounts(spark: SparkSession, history: History, deputy: Deputy, trigger
     generations = [row[0] for row in actions.select("generation").distinct().orderBy("generation").collect()]
     whole = history.complete(Kind.TRIGGER) and set(generations) <= {plan.owner.generation}
     begun = None if whole else _beginnings(actions, plan)
-    of_known = inside(history.slices[Kind.ACTION].kept, "partition", "offset")
+    cuts = _cuts(actions, plan, block)
+    of_known = inside(history.slices[Kind.ACTION].offsets, "partition", "offset")
     accounts = Accounts(
         plan=plan,
         history=history,
         names=wanted,
         matched=_matched(history, deputy).where(or_none),
-        joined=_joined(spark, history, deputy, begun).where(or_none),
+        joined=_joined(spark, history, deputy, begun, cuts).where(or_none),
         actions=actions,
         invocations=facts.invocation_facts(tables[Kind.INVOCATION]).where(only).where(of_known),
         letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none),
         totals=actions,
         whole=whole,
+        cut=cuts is not None,
         generations=generations,
     )
     totals = added_up(_ledger(accounts, begun)).persist(StorageLevel.MEMORY_AND_DISK)
@@ -130,7 +144,23 @@ def _remembers(rules: Rules | None) -> bool:
     return rules is not None and (rules.once_within is not None or rules.dedupe is not None)
 
 
-def _joined(spark: SparkSession, history: History, deputy: Deputy, begun: DataFrame | None) -> DataFrame:
+def _cuts(actions: DataFrame, plan: SensorPlan, block: int | None) -> DataFrame | None:
+    """Where the long sequences are cut: offsets of the trigger topic, by partition and key."""
+    plain = [name for name, each in plan.triggers.items() if each.rules is None and not each.direct]
+    if block is None or not plain:
+        return None
+    own = actions.where(F.col("trigger").isin(plain) & F.expr("NOT redriven AND NOT failure"))
+    last = own.groupBy(
+        F.col("joined_partition").alias("partition"), "key", F.expr(f"CAST(joined_offset / {block} AS bigint) AS block")
+    ).agg(F.max("joined_offset").alias("cut"))
+    cuts = last.groupBy("partition", "key").agg(F.sort_array(F.collect_list("cut")).alias("cuts"))
+    long = cuts.where("size(cuts) > 1")
+    return None if long.isEmpty() else long
+
+
+def _joined(
+    spark: SparkSession, history: History, deputy: Deputy, begun: DataFrame | None, cuts: DataFrame | None
+) -> DataFrame:
     plan = deputy.plan
     records = facts.trigger_facts(history.tables[Kind.TRIGGER])
     if any(each.rules is not None for each in plan.triggers.values()):
@@ -142,9 +172,15 @@ def _joined(spark: SparkSession, history: History, deputy: Deputy, begun: DataFr
         records = records.join(begun, ["partition", "key"], "left")
         judged = f"{judged} AND coalesce(offset > begun, false)"
     records = records.withColumn("judged", F.expr(judged))
-    routed = records.withColumn("chunk", F.lit(0)).select(*TRIGGER_ROW)
+    if cuts is None:
+        records = records.withColumn("chunk", F.lit(0))
+    else:
+        records = records.join(F.broadcast(cuts), ["partition", "key"], "left")
+        records = records.withColumn("chunk", F.expr("coalesce(size(filter(cuts, cut -> cut < offset)), 0)"))
+        records = records.withColumn("chunk", F.expr("greatest(chunk, 0)"))
     slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    routed = routed.repartition(slots, "key").sortWithinPartitions("partition", "chunk", "offset")
+    routed = records.select(*TRIGGER_ROW).repartition(slots, "key", "chunk")
+    routed = routed.sortWithinPartitions("partition", "chunk", "offset")
     clocks = {partition: commit.clock for partition, commit in history.commits.join.items()}
     return routed.mapInArrow(joining(deputy, clocks=clocks, payload=False), JOINED)
 
@@ -191,10 +227,11 @@ def _ledger(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
     known = inside(accounts.history.judged(EVENT), "source_partition", "source_offset")
     unknown = f"(kind = '{TRIGGER}' AND NOT {known})"
     due = f"kind IN ('{ACTION}', '{LETTER}')" if accounts.whole else f"kind = '{ACTION}'"
+    slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
     joined = entries(
         accounts.joined.where(f"kind <> '{LETTER}' OR reason IN {_OF_HELD}"),
         kind_of("kind"),
-        about={**place, "action": "action", "partition": "source_partition", "offset": "source_offset"},
+        about={**place, "slot": slot, "action": "action", "partition": "source_partition", "offset": "source_offset"},
         columns={
             "expected": f"CASE WHEN {due} THEN 1 ELSE 0 END",
             "found": f"CASE WHEN {is_read} THEN content WHEN {due} OR {unknown} THEN 0 ELSE 1 END",

@@ -239,12 +239,14 @@ class Archiver:
     def _follow(self, query: StreamingQuery, topic: str, run: _Run, until: Callable[[], bool] = lambda: False) -> None:
         seen, last_wanted, ended = -1, None, False
         while not ended:
-            ended = bool(query.awaitTermination(_LOOK_SECONDS)) or until()
+            ended, reached = bool(query.awaitTermination(_LOOK_SECONDS)), until()
             for progress in query.recentProgress:
-                if progress["batchId"] > seen and progress["numInputRows"]:
+                if progress["batchId"] > seen:
                     seen = progress["batchId"]
-                    self._added[topic] += progress["numInputRows"]
-                    run.on_batch(topic, progress["numInputRows"])
+                    if progress["numInputRows"]:
+                        self._added[topic] += progress["numInputRows"]
+                        run.on_batch(topic, progress["numInputRows"])
+            ended = ended or (reached and seen >= 0)  # a batch is told of only after it is committed
             if run.stopped.is_set():
                 last_wanted = seen + 1 if last_wanted is None else last_wanted
                 ended = ended or seen >= last_wanted

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sensors.spark import measures
-from sensors.spark.accounts import Accounts, keep_accounts
+from sensors.spark.accounts import BLOCK, Accounts, keep_accounts
 from sensors.spark.entries import KINDS
 from sensors.spark.history import History
 from sensors.spark.judgement import judge
@@ -23,12 +23,24 @@ from sensors.spark.workers import ACTION, Deputy
 
 
 def audit(
-    spark: SparkSession, history: History, deputy: Deputy, asked: Range, *, trigger: str | None = None
+    spark: SparkSession,
+    history: History,
+    deputy: Deputy,
+    asked: Range,
+    *,
+    trigger: str | None = None,
+    block: int = BLOCK,
 ) -> AuditReport:
-    """`asked` is the time in question, `trigger` the one in question; None: all of them."""
-    accounts = keep_accounts(spark, history, deputy, trigger)
+    """`asked` is the time in question, `trigger` the one in question; None: all of them. `block`: see `accounts`."""
+    accounts = keep_accounts(spark, history, deputy, trigger, block=block)
     try:
         findings = judge(accounts)
+        if (
+            findings.violations and accounts.cut
+        ):  # where the sensor has not told the truth, cuts may hide what else is wrong
+            accounts.release()
+            accounts = keep_accounts(spark, history, deputy, trigger, block=None)
+            findings = judge(accounts)
         records, first, last = measures.records_read(accounts)
         return AuditReport(
             sensor=str(history.name),

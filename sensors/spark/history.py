@@ -80,6 +80,10 @@ class History(msgspec.Struct, frozen=True):
     """From which event on the sensor has been there, by partition."""
     since: int | None = None
 
+    def offsets(self) -> int:
+        """How many there are in all topics: at least as many as records."""
+        return sum(end - start for each in self.slices.values() for start, end in each.offsets.values())
+
     def complete(self, kind: str) -> bool:
         """Whether a topic is known from its first record on."""
         wanted = self.slices[kind]

@@ -168,7 +168,9 @@ class _Rehearsals:
         for output in rest.outputs:
             self._note(output, Record(self.topic, partition, -1, 0, None, None, ()), rows)
         for unused in rest.unused:
-            rows.add(UNUSED, unused.trigger, None, None, unused.gone.reason, *[None] * 8)
+            gone = unused.gone
+            place = None, None, partition, gone.event.offset, gone.event.source.timestamp
+            rows.add(UNUSED, unused.trigger, unused.key, None, gone.reason, *place, None, None, None)
 
     def end(self, rows: Rows) -> None:
         """What is held when all is told."""

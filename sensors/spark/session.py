@@ -179,6 +179,12 @@ _SIGNS: dict[str, EventBusError] = {
 }
 
 
+def interpret(spark: SparkSession) -> None:
+    """For few records: to compile a query takes longer than to interpret it."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+
+
 class Progress(threading.Thread):
     """Tells how far Spark is, while it works, on a terminal."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sensors.spark.session import SparkOptions, spark_session
+from sensors.spark.session import SparkOptions, interpret, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +34,7 @@ def spark() -> Iterator[SparkSession]:
         warnings.simplefilter("ignore")  # of PySpark's own modules, while they are imported
         with spark_session("eventbus-tests", SparkOptions(master="local[2]", memory="1g")) as session:
             session.conf.set("spark.sql.shuffle.partitions", "2")
-            # To compile a query takes longer than to interpret it over as few rows as these tests have.
-            session.conf.set("spark.sql.codegen.wholeStage", "false")
-            session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            interpret(session)
             yield session
 
 

@@ -173,7 +173,7 @@ def test_who_stops_it_gets_whole_batches_and_the_next_run_goes_on(
     topic = kafka_bus.name.event_topic
     kafka_bus.publish(*(Event.new("shop", "order", n) for n in range(200)))
     stopped = threading.Event()
-    [report] = take(batch_records=40, stopped=stopped, on_batch=lambda *_: stopped.set())
+    [report] = take(batch_records=5, stopped=stopped, on_batch=lambda *_: stopped.set())
     assert 0 < report.records < 200
     archived = places(_archived(spark, archive, topic))
     assert archived == [(0, offset) for offset in range(report.offsets[0][1])]

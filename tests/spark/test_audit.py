@@ -13,6 +13,7 @@ from eventbus.names import Kind
 from eventbus.ports import Record
 from sensors.audit.violations import Breach, Violation, place_of
 from sensors.deadletters import INVALID_EVENT
+from sensors.spark.accounts import _cuts, keep_accounts
 from sensors.spark.audit import audit
 from sensors.spark.records import Missing, Range
 from sensors.spark.report import FIRING, AuditReport
@@ -179,6 +180,24 @@ def test_without_the_beginning_slots_are_judged_from_their_first_action_on(spark
     assert str(violation).startswith(f"I1 lost: the action {action_fact(lost).id} is not there")
     assert report.missing == worked.missing
     assert sum(report.not_judged.values()) > 0
+
+
+def test_a_long_sequence_is_cut_where_nothing_is_held_and_comes_to_the_same(spark: SparkSession) -> None:
+    worked = Worked()
+    accounts = keep_accounts(spark, worked.history(spark), worked.deputy, block=8)
+    assert accounts.cut
+    chunks = _cuts(accounts.actions, worked.plan, 8)
+    assert chunks is not None
+    assert max(len(row["cuts"]) for row in chunks.collect()) > 3
+    accounts.release()
+    clean = audit(spark, worked.history(spark), worked.deputy, Range(), block=8)
+    assert (clean.violations, clean.triggers) == ([], report_on(spark, worked).triggers)
+
+    lost = worked.action("both", 4)
+    worked.actions.remove(lost)
+    worked.forget_invocations(lost)
+    found = audit(spark, worked.history(spark), worked.deputy, Range(), block=8)
+    assert _said(found.violations) == _said(worked.verdict().violations)
 
 
 def test_one_trigger_can_be_asked_for(spark: SparkSession) -> None:
