@@ -17,12 +17,19 @@ import pytest
 from eventbus import Bus
 from sensors.spark.archive import Archive
 from tests.cli.processes import Program
+from tests.spark.conftest import spark
 from tests.spark.logs import committed_records, places, write_transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]  # five times a Spark of its own
+__all__ = ["spark"]
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.timeout(900),  # five times a Spark of its own
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 _LOOK_SECONDS = 0.005
 _SPARK_SECONDS = 300

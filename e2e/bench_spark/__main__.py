@@ -94,8 +94,9 @@ def _audit(spark: SparkSession, history: History, generated: Generated) -> None:
 def _backtest(history: History, generated: Generated) -> None:
     past = Backtest.of_events(generated.deputy, history.tables[EVENT])
     try:
-        fired = sum(each.fired for each in past.totals().triggers)
-        assert fired == generated.actions, f"{fired} instead of {generated.actions} firings"
+        fired = {each.trigger: each.fired for each in past.totals().triggers}
+        for trigger in ("note", "bill"):  # what meets in `ship` depends on how partitions interleave
+            assert fired[trigger] == generated.fired[trigger]
     finally:
         past.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -69,7 +70,8 @@ class Generated:
         self._joins = [JoinPartition(self._plan, topology, each, start, _REPLICA) for each in range(PARTITIONS)]
         self._ends: dict[tuple[str, int], int] = {}
         self._number = 0
-        self.records = self.actions = 0
+        self.records = 0
+        self.fired: Counter[str] = Counter()
         self._producer = Producer(
             {
                 "bootstrap.servers": bus.bootstrap_servers,
@@ -98,9 +100,10 @@ class Generated:
             if step is not None:
                 actions += [each for each in step.outputs if each.topic == self.name.topic(Kind.ACTION)]
                 self._commits[partition] = step.commit
-        self.actions += len(actions)
         for action in actions:
-            self._placed(_note(self.name.topic(Kind.INVOCATION), self._placed(action, now), now), now)
+            written = self._placed(action, now)
+            self.fired[action_fact(written).trigger] += 1
+            self._placed(_note(self.name.topic(Kind.INVOCATION), written, now), now)
 
     def _events(self) -> Iterator[Output]:
         for number in range(self._number, self._number + _BLOCK):
