@@ -21,46 +21,44 @@ from sensors.match import Matcher
 from sensors.sensor import sensor_name
 from sensors.spark.workers import Deputy
 from sensors.spec.loader import make_manifest
+from sensors.spec.models import SensorManifest
 
 PARTITIONS = 4
-PER_EVENT = 5
-"""Records in all topics together, for one event."""
 _BLOCK = 20_000
 _REPLICA = "0"
 _KEYS = 5000
 
-MANIFEST = {
-    "apiVersion": "eventbus.dev/v1alpha1",
-    "kind": "Sensor",
-    "metadata": {"name": "orders"},
-    "spec": {
-        "dependencies": [{"name": name, "eventSourceName": "shop", "eventName": name} for name in ("paid", "packed")],
-        "triggers": [
-            {"template": {"name": "ship", "conditions": "paid && packed", "log": {}}, "atLeastOnce": True},
-            {"template": {"name": "note", "conditions": "paid", "log": {}}, "atLeastOnce": True},
-            {
-                "template": {
-                    "name": "bill",
-                    "conditions": "paid && packed",
-                    "correlate": {"by": "data.order"},
-                    "within": "1h",
-                    "log": {},
-                },
-                "atLeastOnce": True,
-            },
-        ],
-    },
+_DEPENDENCIES = [{"name": name, "eventSourceName": "shop", "eventName": name} for name in ("paid", "packed")]
+_TRIGGERS: dict[str, dict[str, object]] = {
+    "ship": {"conditions": "paid && packed"},
+    "note": {"conditions": "paid"},
+    "bill": {"conditions": "paid && packed", "correlate": {"by": "data.order"}, "within": "1h"},
 }
-"""One trigger that is a single slot, one for which an event is enough, and one with many keys."""
+SENSORS = {"plain": ("ship", "note"), "keyed": ("note", "bill")}
+"""`ship` is a single slot, for `note` one event is enough, `bill` has many keys and a window."""
+
+
+def _manifest(sensor: str) -> SensorManifest:
+    triggers = [
+        {"template": {"name": name, **_TRIGGERS[name], "log": {}}, "atLeastOnce": True} for name in SENSORS[sensor]
+    ]
+    return make_manifest(
+        {
+            "apiVersion": "eventbus.dev/v1alpha1",
+            "kind": "Sensor",
+            "metadata": {"name": "orders"},
+            "spec": {"dependencies": _DEPENDENCIES, "triggers": triggers},
+        }
+    )
 
 
 class Generated:
     """Writes block by block, so that memory does not grow with the amount."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, sensor: str) -> None:
         bus.ensure(PARTITIONS)
         self._bus = bus
-        manifest = make_manifest(MANIFEST)
+        manifest = _manifest(sensor)
         self.name = sensor_name(manifest, bus.name)
         self.deputy = Deputy(manifest, bus.name, ensure_sensor_topics(bus.cluster, self.name))
         self._plan = self.deputy.plan

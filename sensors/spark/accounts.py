@@ -29,6 +29,7 @@ from sensors.spark.entries import (
     KINDS,
     MODES,
     OUTCOMES,
+    UNSETTLED,
     USE,
     added_up,
     entries,
@@ -64,7 +65,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     invocations: DataFrame
     letters: DataFrame
     totals: DataFrame
-    """One row for everything that the ledger is about."""
+    """One row for everything that the ledger is about, but for records and uses that are as they should be."""
     whole: bool
     """Whether the trigger topic is known from its beginning, and one generation of the spec has dealt with it all."""
     cut: bool
@@ -113,7 +114,7 @@ def keep_accounts(
         cut=cuts is not None,
         generations=generations,
     )
-    totals = added_up(_ledger(accounts, begun)).persist(StorageLevel.MEMORY_AND_DISK)
+    totals = added_up(_ledger(accounts, begun)).where(UNSETTLED).persist(StorageLevel.MEMORY_AND_DISK)
     return msgspec.structs.replace(accounts, totals=totals)
 
 
@@ -161,28 +162,41 @@ def _cuts(actions: DataFrame, plan: SensorPlan, block: int | None) -> DataFrame 
 def _joined(
     spark: SparkSession, history: History, deputy: Deputy, begun: DataFrame | None, cuts: DataFrame | None
 ) -> DataFrame:
-    plan = deputy.plan
     records = facts.trigger_facts(history.tables[Kind.TRIGGER])
-    if any(each.rules is not None for each in plan.triggers.values()):
-        records = _clocked(records)
-    else:
-        records = records.withColumn("clock", F.lit(0).cast("bigint"))  # plain triggers ask for no time
     judged = inside(history.judged(Kind.TRIGGER), "partition", "offset")
     if begun is not None:
         records = records.join(begun, ["partition", "key"], "left")
         judged = f"{judged} AND coalesce(offset > begun, false)"
     records = records.withColumn("judged", F.expr(judged))
-    if cuts is None:
-        records = records.withColumn("chunk", F.lit(0))
+    if begun is None and Kind.TRIGGER in history.in_order:
+        routed = _as_read(records)
     else:
-        records = records.join(F.broadcast(cuts), ["partition", "key"], "left")
-        records = records.withColumn("chunk", F.expr("coalesce(size(filter(cuts, cut -> cut < offset)), 0)"))
-        records = records.withColumn("chunk", F.expr("greatest(chunk, 0)"))
-    slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    routed = records.select(*TRIGGER_ROW).repartition(slots, "key", "chunk")
-    routed = routed.sortWithinPartitions("partition", "chunk", "offset")
+        routed = _by_slot(spark, deputy.plan, records, cuts)
     clocks = {partition: commit.clock for partition, commit in history.commits.join.items()}
     return routed.mapInArrow(joining(deputy, clocks=clocks, payload=False), JOINED)
+
+
+def _as_read(records: DataFrame) -> DataFrame:
+    """Whole partitions in their own order, as the sensor itself reads them: enough of them to keep all cores busy.
+
+    Nothing has to be moved, and the clock of a partition comes by itself.
+    """
+    return records.withColumns({"chunk": F.lit(0), "clock": F.lit(0).cast("bigint")}).select(*TRIGGER_ROW)
+
+
+def _by_slot(spark: SparkSession, plan: SensorPlan, records: DataFrame, cuts: DataFrame | None) -> DataFrame:
+    """What concerns a slot meets in one place, and in order."""
+    if any(each.rules is not None for each in plan.triggers.values()):
+        records = _clocked(records)
+    else:
+        records = records.withColumn("clock", F.lit(0).cast("bigint"))  # plain triggers ask for no time
+    chunk = F.lit(0)
+    if cuts is not None:
+        records = records.join(F.broadcast(cuts), ["partition", "key"], "left")
+        chunk = F.expr("greatest(size(filter(cuts, cut -> cut < offset)), 0)")
+    slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    routed = records.withColumn("chunk", chunk).select(*TRIGGER_ROW).repartition(slots, "key", "chunk")
+    return routed.sortWithinPartitions("partition", "chunk", "offset")
 
 
 _TIME = "CASE WHEN value IS NOT NULL THEN source_timestamp END"

@@ -117,6 +117,9 @@ MISCOUNTED = "expected <> found"
 UNMATCHED = "(expected > 0) <> (found > 0) OR found > 1"
 """Of the actions of `dlqTrigger`s, however often the action before them was given up."""
 
+UNSETTLED = f"kind NOT IN ({KINDS[TRIGGER]}, {USE}, {KINDS[LETTER]}) OR {UNBALANCED}"
+"""What there is more to say about than that it is as it should be."""
+
 SETTLED = "records > 0 AND unfinished = 0"
 """Of actions: all is told, and what is missing will not come."""
 GIVEN_UP = f"mode = {MODES.index(AT_MOST_ONCE)} AND {_TAKEN} = {_DUE} AND {_DONE} < {_DUE} AND succeeded <= 1"

@@ -15,7 +15,7 @@ from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Record
 from sensors.inspection import stable_commits
 from sensors.spark.archive import Archive, RawCommits
-from sensors.spark.records import Missing, Range, Slice, await_markers, from_kafka, read_topic, slice_of
+from sensors.spark.records import Missing, Range, Slice, await_markers, comes_in_order, from_kafka, read_topic, slice_of
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
@@ -72,13 +72,15 @@ class History(msgspec.Struct, frozen=True):
 
     name: SensorName
     tables: Mapping[str, DataFrame]
-    """Records (`records.RECORD`) by `EVENT` and `Kind`, each partition in the order of its offsets, or not at all."""
+    """Records (`records.RECORD`) by `EVENT` and `Kind`."""
     slices: Mapping[str, Slice]
     commits: Commits
     missing: list[Missing]
     origins: Mapping[int, int]
     """From which event on the sensor has been there, by partition."""
     since: int | None = None
+    in_order: frozenset[str] = frozenset()
+    """The tables that come partition by partition, each in the order of its offsets and in one task."""
 
     def offsets(self) -> int:
         """How many there are in all topics: at least as many as records."""
@@ -134,7 +136,8 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         slices[kind], tables[kind], lost = read_topic(spark, bus.bootstrap_servers, each, asked, kept)
         missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
-    return History(name, tables, slices, commits, missing, origins, wanted.since)
+    in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))
+    return History(name, tables, slices, commits, missing, origins, wanted.since, in_order)
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, int]:

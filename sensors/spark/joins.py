@@ -136,6 +136,7 @@ class _Rehearsals:
         self._clocks = clocks
         self._payload = payload
         self.topic = self._plan.name.topic(Kind.TRIGGER)
+        self._action_topic, self._letter_topic = self._plan.name.topic(Kind.ACTION), self._plan.name.topic(Kind.DLQ)
         self._place: tuple[int, int] = (-1, -1)
         self._rehearsal: Rehearsal | None = None
 
@@ -186,14 +187,14 @@ class _Rehearsals:
 
     def _note(self, output: Output, record: Record, rows: Rows) -> None:
         made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
-        if output.topic == self._plan.name.topic(Kind.ACTION):
+        if output.topic == self._action_topic:
             fact = action_fact(made)
             newest = max(event.source.timestamp for event in fact.events)
             sources = encoded([event.source for event in fact.events])
             events = events_of(self._plan, made) if self._payload else None
             about = fact.trigger, fact.key, fact.id, None, None, None, record.partition, record.offset, newest
             rows.add(ACTION, *about, sources, crc32(output.value or b""), events)
-        elif output.topic == self._plan.name.topic(Kind.DLQ):
+        elif output.topic == self._letter_topic:
             letter = dead_letter(made)
             if header(output.headers, TRIGGER_HEADER) is None:
                 return

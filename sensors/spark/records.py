@@ -119,9 +119,18 @@ def await_markers(cluster: Cluster, reader: Reader, topics: Iterable[str], clock
             time.sleep(_RETRY_SECONDS)
 
 
+def comes_in_order(spark: SparkSession, wanted: Slice) -> bool:
+    """Whether Kafka's partitions are so many that none of them is split between tasks."""
+    return len(_ranges(wanted)) >= spark.sparkContext.defaultParallelism
+
+
+def _ranges(wanted: Slice) -> dict[int, tuple[int, int]]:
+    return {partition: offsets for partition, offsets in wanted.kept.items() if offsets[0] < offsets[1]}
+
+
 def from_kafka(spark: SparkSession, bootstrap_servers: str, wanted: Slice) -> DataFrame:
     """Its records, each partition in its own order within one task (or a few, where there are more cores)."""
-    ranges = {partition: offsets for partition, offsets in wanted.kept.items() if offsets[0] < offsets[1]}
+    ranges = _ranges(wanted)
     if not ranges:
         return spark.createDataFrame([], RECORD)
     options = {

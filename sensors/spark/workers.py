@@ -46,6 +46,7 @@ MATCHED = (
 """What one event causes: a record for the trigger topic, an action, or a dead letter."""
 
 REPLICA = "spark"
+_NOTHING = (None, None, None)
 
 
 class Deputy(msgspec.Struct, frozen=True):
@@ -69,14 +70,14 @@ def matching(deputy: Deputy, *, payload: bool) -> Worker:
     def work(batches: Batches) -> Batches:
         plan = deputy.plan
         matcher = Matcher(plan, deputy.topology, REPLICA)
-        topic = plan.name.event_topic
+        tell = _Matched(plan, payload=payload)
         for batch in batches:
             rows = Rows(MATCHED)
             moments = []
-            for record in _records(topic, batch):
+            for record in _records(plan.name.event_topic, batch):
                 moments.append(record.timestamp)
                 for output in matcher.outputs(record):
-                    rows.add(*_matched(plan, record, output, payload=payload))
+                    rows.add(*tell.of(record, output))
             if moments and not payload:
                 read = None, min(moments), max(moments), len(moments)
                 rows.add(READ, None, None, None, EVENTS, *read, None, None, None, None)
@@ -85,21 +86,29 @@ def matching(deputy: Deputy, *, payload: bool) -> Worker:
     return work
 
 
-def _matched(plan: SensorPlan, record: Record, output: Output, *, payload: bool) -> tuple[object, ...]:
-    source = record.partition, record.offset, record.timestamp
-    made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
-    if output.topic == plan.name.topic(Kind.TRIGGER):
-        fact = trigger_fact(made)
-        content = crc32(output.value or b"")
-        carried = (output.key, header(output.headers, TRIGGER_HEADER), output.value) if payload else (None, None, None)
-        return (TRIGGER, fact.trigger, fact.key, None, None, *source, content, *carried, None)
-    if output.topic == plan.name.topic(Kind.ACTION):
-        action = action_fact(made)
-        content = crc32(output.value or b"")
-        events = events_of(plan, made) if payload else None
-        return (ACTION, action.trigger, "", action.id, None, *source, content, output.key, None, None, events)
-    letter = dead_letter(made)
-    return (LETTER, letter.trigger, "", None, letter.reason, *source, None, None, None, None, None)
+class _Matched:
+    """What match has made of an event, as rows."""
+
+    def __init__(self, plan: SensorPlan, *, payload: bool) -> None:
+        self._plan = plan
+        self._payload = payload
+        self._trigger_topic, self._action_topic = plan.name.topic(Kind.TRIGGER), plan.name.topic(Kind.ACTION)
+
+    def of(self, record: Record, output: Output) -> tuple[object, ...]:
+        source = record.partition, record.offset, record.timestamp
+        made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
+        if output.topic == self._trigger_topic:
+            fact = trigger_fact(made)
+            content = crc32(output.value or b"")
+            raw = (output.key, header(output.headers, TRIGGER_HEADER), output.value) if self._payload else _NOTHING
+            return (TRIGGER, fact.trigger, fact.key, None, None, *source, content, *raw, None)
+        if output.topic == self._action_topic:
+            action = action_fact(made)
+            content = crc32(output.value or b"")
+            events = events_of(self._plan, made) if self._payload else None
+            return (ACTION, action.trigger, "", action.id, None, *source, content, output.key, None, None, events)
+        letter = dead_letter(made)
+        return (LETTER, letter.trigger, "", None, letter.reason, *source, None, None, None, None, None)
 
 
 _encode = msgspec.json.Encoder().encode
