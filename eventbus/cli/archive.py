@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventbus.cli.options import BootstrapServers, BusOption, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import BootstrapServers, BusOption, Master, Namespace, Output, OutputOption, Verbose
 from eventbus.cli.printing import print_table, say, say_json, warn
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ def archive(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Go on where Kafka has removed records before they were archived.")
     ] = False,
-    master: Annotated[
-        str | None, typer.Option(help="Where Spark runs, as spark-submit has it.", show_default="on this machine")
-    ] = None,
+    master: Master = None,
     bootstrap_servers: BootstrapServers = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import (
+    ArchiveOption,
+    BootstrapServers,
+    BusOption,
+    Manifest,
+    Master,
+    Namespace,
+    Output,
+    OutputOption,
+    Since,
+    Until,
+    Verbose,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,17 +38,11 @@ def audit(
     sensor: Manifest,
     *,
     trigger: Annotated[str | None, typer.Option(help="Only this trigger.", show_default="all")] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Events from then on: `24h` (ago) or a time.", show_default="all there are")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Events up to then: `1h` (ago) or a time.", show_default="now")
-    ] = None,
-    archive: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where `eventbus archive` has put what Kafka no longer has.")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
+    archive: ArchiveOption = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C: archive what comes, to --archive, and audit it.")
+        bool, typer.Option("--follow", help="Go on until Ctrl-C: archive what comes, to --archive, and audit it.")
     ] = False,
     every: Annotated[str, typer.Option(help="With --follow: how long to wait in between.")] = "1m",
     report: Annotated[
@@ -45,9 +51,7 @@ def audit(
     parquet: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write violations and figures there, for other programs.")
     ] = None,
-    master: Annotated[
-        str | None, typer.Option(help="Which Spark, as `spark-submit` has it.", show_default="this machine")
-    ] = None,
+    master: Master = None,
     memory: Annotated[str, typer.Option(help="Memory of Spark's driver.")] = "2g",
     bootstrap_servers: BootstrapServers = None,
     namespace: Namespace = "default",

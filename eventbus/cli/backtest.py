@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import (
+    ArchiveOption,
+    BootstrapServers,
+    BusOption,
+    Manifest,
+    Master,
+    Namespace,
+    Output,
+    OutputOption,
+    Since,
+    Until,
+    Verbose,
+)
 from eventbus.cli.printing import counted, print_table, say, say_json, warn
 
 if TYPE_CHECKING:
@@ -83,17 +95,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def backtest(
     sensor: Manifest,
     *,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AGO|TIME",
-            help="From then on: 90m ago, or 2026-03-01T14:30:00Z.",
-            show_default="the oldest record",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="AGO|TIME", help="Only what was before then.", show_default="now")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     source: Annotated[
         Source,
         typer.Option("--from", help="`triggers`: what the sensor that ran has matched, in the order that it had."),
@@ -107,12 +110,8 @@ def backtest(
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write all firings there, as `expected.jsonl` of `test`.")
     ] = None,
-    archive: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Read from this archive what Kafka has no more.")
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option(help="Which Spark, as `spark-submit` has it.", show_default="all cores here")
-    ] = None,
+    archive: ArchiveOption = None,
+    master: Master = None,
     bootstrap_servers: BootstrapServers = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",

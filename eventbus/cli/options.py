@@ -58,6 +58,25 @@ SensorReference = Annotated[str, typer.Argument(metavar="SENSOR", help="A sensor
 Manifest = Annotated[Path, typer.Argument(metavar="SENSOR.yaml", help="A file with one Sensor.")]
 
 
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AGO|TIME",
+        help="From then on: 90m ago, or 2026-03-01T14:30:00Z.",
+        show_default="the oldest record",
+    ),
+]
+Until = Annotated[str | None, typer.Option(metavar="AGO|TIME", help="Only what was before then.", show_default="now")]
+ArchiveOption = Annotated[
+    str | None,
+    typer.Option("--archive", metavar="DIR", help="Read from this archive what Kafka has no more."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Where Spark runs, as `spark-submit` has it.", show_default="all cores of this machine"),
+]
+
+
 def examples(*lines: str) -> str:
     """The end of a command's help: one example per line."""
     return "\n\n".join(["Examples:", *(escape(f"$ {line}") for line in lines)])
