@@ -78,7 +78,6 @@ class History(msgspec.Struct, frozen=True):
     missing: list[Missing]
     origins: Mapping[int, int]
     """From which event on the sensor has been there, by partition."""
-    since: int | None = None
     in_order: frozenset[str] = frozenset()
     """The tables that come partition by partition, each in the order of its offsets and in one task."""
 
@@ -137,7 +136,7 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))
-    return History(name, tables, slices, commits, missing, origins, wanted.since, in_order)
+    return History(name, tables, slices, commits, missing, origins, in_order)
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, int]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from eventbus.cloudevents import to_kafka
 from eventbus.events import Event
-from eventbus.formats import VERSION, Failure, Invocation, action_fact, encode_fact, trigger_fact
+from eventbus.formats import VERSION, Failure, Invocation, action_fact, encode_fact
 from eventbus.metadata import InvokeCommit, JoinCommit, Owner, encode_invoke, encode_join, encode_match
 from eventbus.names import BusName, Kind, Stage
 from eventbus.ports import Output, Record
@@ -166,7 +164,6 @@ class Worked:
             ),
             missing=self.missing,
             origins=self.origins,
-            since=since,
         )
 
     def verdict(self) -> Verdict:
@@ -267,12 +264,3 @@ def _slice(topic: str, records: Sequence[Record], since: int | None) -> Slice:
         later = [each.offset for each in records if each.partition == partition and each.timestamp >= (since or 0)]
         spans[partition] = (0 if since is None else min(later, default=0), _end(records, partition))
     return Slice(topic, spans, spans, complete=since is None)
-
-
-def source_of(record: Record) -> tuple[int, int]:
-    source = trigger_fact(record).source
-    return source.partition, source.offset
-
-
-def moved(record: Record, offset: int) -> Record:
-    return msgspec.structs.replace(record, offset=offset)
