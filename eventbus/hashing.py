@@ -29,6 +29,12 @@ def slot_key(trigger: str, key: bytes) -> bytes:
     return trigger.encode() + _SEPARATOR + key
 
 
+def trigger_and_key(slot: bytes) -> tuple[str, str]:
+    """What such a record key says."""
+    trigger, _, key = slot.partition(_SEPARATOR)
+    return trigger.decode(), key.decode("utf-8", "replace")
+
+
 def short_digest(*parts: str, length: int) -> str:
     """A digest of `length` URL-safe characters (6 bits each) over parts that cannot run into each other."""
     size = (length * 6 + 7) // 8

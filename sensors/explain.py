@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from eventbus.cloudevents import from_json_batch, to_kafka
+from eventbus.cloudevents import to_kafka
 from eventbus.events import REPLAY_FOR, Event
 from eventbus.formats import action_fact, dead_letter, trigger_fact
 from eventbus.metadata import JoinCommit
@@ -20,7 +20,7 @@ from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
 from sensors.filters.candidate import Rejection
-from sensors.held import Held
+from sensors.held import Held, ids_in_action
 from sensors.join import JoinPartition, Unused
 from sensors.match import Matcher
 from sensors.plan import SensorPlan, TriggerPlan
@@ -203,9 +203,9 @@ def firing_of(plan: SensorPlan, action: Record) -> Fired:
     """An action record, as one tells of it: which events have caused it."""
     fact = action_fact(action)
     events: defaultdict[str, list[str]] = defaultdict(list)
-    for used, event in zip(fact.events, from_json_batch(action.value or b""), strict=True):
+    for used, identifier in zip(fact.events, ids_in_action(action.value or b""), strict=True):
         for name in used.dependencies:
-            events[name].append(event.id)
+            events[name].append(identifier)
     return Fired(fact.trigger, fact.id, ids_of(plan.triggers[fact.trigger], events), fact.key)
 
 

@@ -46,6 +46,7 @@ class _EventIdentity(msgspec.Struct):
 
 
 _decode_identity = msgspec.json.Decoder(_EventIdentity).decode
+_decode_identities = msgspec.json.Decoder(list[_EventIdentity]).decode
 
 
 def read_event(record: Record) -> tuple[TriggerFact, Held]:
@@ -61,6 +62,11 @@ def identity_in(record: Record) -> tuple[str, str]:
         where = f"{record.topic}[{record.partition}]@{record.offset}"
         raise FormatError(f"{where}: the event in it cannot be read: {error}") from None
     return identity.source, identity.id
+
+
+def ids_in_action(value: bytes) -> list[str]:
+    """The ids of the events in an action's value; nothing else is read of them."""
+    return [identity.id for identity in _decode_identities(value)]
 
 
 def by_dependency(event: Held, dependencies: Sequence[str], own: Sequence[OwnDocument]) -> dict[str, Held]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -199,7 +200,9 @@ def _answer(spark: SparkSession, home: Bus, question: _Question, new: Deputy, ol
 
     wanted = Range(question.since, question.until)
     past = Past.of(spark, home, question.topic, wanted, question.archive)
-    run = Backtest.of_events if question.source is Source.EVENTS else Backtest.of_triggers
+    run = Backtest.of_triggers
+    if question.source is Source.EVENTS:
+        run = partial(Backtest.of_events, in_order=past.in_order)
     with ExitStack() as stack:
         tests = [stack.enter_context(closing(run(deputy, past.records))) for deputy in (new, *old)]
         totals = tests[0].totals()

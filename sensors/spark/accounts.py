@@ -43,7 +43,7 @@ from sensors.spark.history import EVENT, History
 from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
 from sensors.spark.workers import ACTION, EVENTS, LETTER, MATCHED, READ, TRIGGER, TRIGGERS, UNUSED, Deputy, matching
 
-BLOCK = 250_000
+BLOCK = 50_000
 """Offsets of a sequence that one task works out, about."""
 _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""
@@ -61,6 +61,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """The triggers, as they are numbered."""
     matched: DataFrame
     joined: DataFrame
+    in_detail: DataFrame
+    """As `joined`, and which events the actions are made of."""
     actions: DataFrame
     invocations: DataFrame
     letters: DataFrame
@@ -99,13 +101,15 @@ def keep_accounts(
     whole = history.complete(Kind.TRIGGER) and set(generations) <= {plan.owner.generation}
     begun = None if whole else _beginnings(actions, plan)
     cuts = _cuts(actions, plan, block)
+    routed = _routed(spark, history, plan, begun, cuts)
     of_known = inside(history.slices[Kind.ACTION].offsets, "partition", "offset")
     accounts = Accounts(
         plan=plan,
         history=history,
         names=wanted,
         matched=_matched(history, deputy).where(or_none),
-        joined=_joined(spark, history, deputy, begun, cuts).where(or_none),
+        joined=_joined(routed, history, deputy, payload=False).where(or_none),
+        in_detail=_joined(routed, history, deputy, payload=True).where(or_none),
         actions=actions,
         invocations=facts.invocation_facts(tables[Kind.INVOCATION]).where(only).where(of_known),
         letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none),
@@ -159,9 +163,15 @@ def _cuts(actions: DataFrame, plan: SensorPlan, block: int | None) -> DataFrame 
     return None if long.isEmpty() else long
 
 
-def _joined(
-    spark: SparkSession, history: History, deputy: Deputy, begun: DataFrame | None, cuts: DataFrame | None
+def _joined(routed: DataFrame, history: History, deputy: Deputy, *, payload: bool) -> DataFrame:
+    clocks = {partition: commit.clock for partition, commit in history.commits.join.items()}
+    return routed.mapInArrow(joining(deputy, clocks=clocks, payload=payload), JOINED)
+
+
+def _routed(
+    spark: SparkSession, history: History, plan: SensorPlan, begun: DataFrame | None, cuts: DataFrame | None
 ) -> DataFrame:
+    """The trigger topic, on its way to the join."""
     records = facts.trigger_facts(history.tables[Kind.TRIGGER])
     judged = inside(history.judged(Kind.TRIGGER), "partition", "offset")
     if begun is not None:
@@ -169,11 +179,8 @@ def _joined(
         judged = f"{judged} AND coalesce(offset > begun, false)"
     records = records.withColumn("judged", F.expr(judged))
     if begun is None and Kind.TRIGGER in history.in_order:
-        routed = _as_read(records)
-    else:
-        routed = _by_slot(spark, deputy.plan, records, cuts)
-    clocks = {partition: commit.clock for partition, commit in history.commits.join.items()}
-    return routed.mapInArrow(joining(deputy, clocks=clocks, payload=False), JOINED)
+        return _as_read(records)
+    return _by_slot(spark, plan, records, cuts)
 
 
 def _as_read(records: DataFrame) -> DataFrame:

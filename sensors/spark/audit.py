@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
+import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sensors.spark import measures
 from sensors.spark.accounts import BLOCK, Accounts, keep_accounts
 from sensors.spark.entries import KINDS
 from sensors.spark.history import History
 from sensors.spark.judgement import judge
+from sensors.spark.measures import measure
 from sensors.spark.records import Range
 from sensors.spark.report import SHOWN, AuditReport
 from sensors.spark.workers import ACTION, Deputy
@@ -41,21 +42,12 @@ def audit(
             accounts.release()
             accounts = keep_accounts(spark, history, deputy, trigger, block=None)
             findings = judge(accounts)
-        records, first, last = measures.records_read(accounts)
         return AuditReport(
             sensor=str(history.name),
             generation=accounts.plan.owner.generation,
             since=asked.since,
             until=asked.until,
-            first=first,
-            last=last,
-            records=records,
-            triggers=measures.trigger_reports(accounts),
-            latencies=measures.latencies(accounts),
-            histogram=measures.histogram(accounts),
-            hours=measures.hours(accounts),
-            hot_keys=measures.hot_keys(accounts),
-            dead_letters=measures.dead_letters(accounts),
+            **msgspec.structs.asdict(measure(accounts)),
             violations=findings.violations[:SHOWN],
             counts=dict(findings.counts),
             given_up=findings.given_up,

@@ -28,6 +28,8 @@ from sensors.spark.workers import ACTION, HELD, LETTER, MATCHED, TRIGGER, UNUSED
 SHOWN = 1000
 """So many firings are listed."""
 _HOUR = 3_600_000
+_ROOM = 4
+"""So many times as many places as usual, so that few partitions seldom meet in one."""
 
 
 class PastFiring(msgspec.Struct, frozen=True):
@@ -76,23 +78,21 @@ class Backtest:
 
     def __init__(self, deputy: Deputy, arrivals: DataFrame, clocks: Mapping[int, int]) -> None:
         self.plan: SensorPlan = deputy.plan
-        slots = arrivals.repartition(_meeting_place()).sortWithinPartitions(
-            "partition", "moment", "origin_partition", "origin_offset"
-        )
+        slots = _met(deputy, arrivals).sortWithinPartitions("partition", "moment", "origin_partition", "origin_offset")
         self.outcomes = slots.mapInArrow(rehearsing(deputy, clocks=clocks), OUTCOME).persist(
             StorageLevel.MEMORY_AND_DISK
         )
         """Rows of `OUTCOME`."""
 
     @classmethod
-    def of_events(cls, deputy: Deputy, events: DataFrame) -> Backtest:
-        """`events` are rows of `records.RECORD`."""
+    def of_events(cls, deputy: Deputy, events: DataFrame, *, in_order: bool = False) -> Backtest:
+        """`events` are rows of `records.RECORD`; `in_order`: each partition in its own order and in one task."""
         plan = deputy.plan
         clocks: Mapping[int, int] = {}
         if _something_expires(plan):
             [row] = events.agg(F.max("timestamp").alias("last")).collect()
             clocks = dict.fromkeys(range(deputy.topology.trigger_partitions), row["last"] or 0)
-        return cls(deputy, _arrivals_of_events(deputy, plan, events), clocks)
+        return cls(deputy, _arrivals_of_events(deputy, events, in_order=in_order), clocks)
 
     @classmethod
     def of_triggers(cls, deputy: Deputy, records: DataFrame) -> Backtest:
@@ -160,28 +160,32 @@ ids_in = msgspec.json.Decoder(Ids).decode
 # --- arrivals ---------------------------------------------------------------------------------------------------------
 
 
-def _arrivals_of_events(deputy: Deputy, plan: SensorPlan, events: DataFrame) -> DataFrame:
+def _arrivals_of_events(deputy: Deputy, events: DataFrame, *, in_order: bool) -> DataFrame:
     """What the sensor would have had in its trigger topic, and what it had no need for that of.
 
     A moment never goes back within a partition, though a broker's clock may. The clock of a partition of the trigger
     topic knows only the events that went there.
     """
-    matched = events.mapInArrow(matching(deputy, payload=True), MATCHED)
+    arrivals = events.mapInArrow(matching(deputy, payload=True), MATCHED)
+    if not in_order:
+        as_appended = Window.partitionBy("source_partition").orderBy("source_offset")
+        arrivals = arrivals.withColumn("moment", F.max("source_timestamp").over(as_appended))
     to_join = F.col("kind") == TRIGGER
-    as_appended = Window.partitionBy("source_partition").orderBy("source_offset")
-    place = F.crc32("key") % deputy.topology.trigger_partitions
-    arrivals = (
-        matched.withColumn("moment", F.max("source_timestamp").over(as_appended))
-        .withColumn("partition", F.when(to_join, place.cast("int")).otherwise(F.col("source_partition")))
-        .withColumn("origin_partition", F.col("source_partition"))
-        .withColumn("origin_offset", F.col("source_offset"))
-        .withColumn("flush", F.lit(None).cast("binary"))
+    place = (F.crc32("key") % deputy.topology.trigger_partitions).cast("int")
+    arrivals = arrivals.withColumns(
+        {
+            "partition": F.when(to_join, place).otherwise(F.col("source_partition")),
+            "origin_partition": F.col("source_partition"),
+            "origin_offset": F.col("source_offset"),
+            "flush": F.lit(None).cast("binary"),
+            "clock": F.lit(0).cast("bigint"),
+        }
     )
-    clock = F.col("moment")
-    if any(trigger.rules is not None for trigger in plan.triggers.values()):
+    if _asks_for_time(deputy.plan) and not _enough_partitions(deputy, arrivals):
         as_joined = Window.partitionBy("partition").orderBy("moment", "source_partition", "source_offset")
         clock = F.max(F.when(to_join, F.col("source_timestamp"))).over(as_joined)
-    return _columns(arrivals.withColumn("clock", F.coalesce(clock, F.lit(0))))
+        arrivals = arrivals.withColumn("clock", F.coalesce(clock, F.lit(0)))
+    return _columns(arrivals)
 
 
 def _arrivals_of_triggers(facts: DataFrame) -> DataFrame:
@@ -206,10 +210,29 @@ def _columns(arrivals: DataFrame) -> DataFrame:
     return arrivals.select(*(column.split()[0] for column in ARRIVAL.split(",")))
 
 
-def _meeting_place() -> Column:
-    """All that may be joined meets; all else spreads."""
+def _met(deputy: Deputy, arrivals: DataFrame) -> DataFrame:
+    """All that may be joined meets; all else spreads.
+
+    A sensor that asks for the time gets whole partitions where there are enough of them: their clock comes by itself.
+    """
     anywhere = F.col("origin_offset").cast("string").cast("binary")
-    return F.when(F.col("kind") == TRIGGER, F.col("key")).otherwise(anywhere)
+    whole = _asks_for_time(deputy.plan) and _enough_partitions(deputy, arrivals)
+    together = F.col("partition").cast("string").cast("binary") if whole else F.col("key")
+    place = F.when(F.col("kind") == TRIGGER, together).otherwise(anywhere)
+    return arrivals.repartition(_spread(arrivals) * (_ROOM if whole else 1), place)
+
+
+def _asks_for_time(plan: SensorPlan) -> bool:
+    """Plain triggers do not."""
+    return any(trigger.rules is not None for trigger in plan.triggers.values())
+
+
+def _enough_partitions(deputy: Deputy, arrivals: DataFrame) -> bool:
+    return deputy.topology.trigger_partitions >= arrivals.sparkSession.sparkContext.defaultParallelism
+
+
+def _spread(arrivals: DataFrame) -> int:
+    return int(arrivals.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _something_expires(plan: SensorPlan) -> bool:

@@ -60,7 +60,8 @@ def identity(kind: str, about: Mapping[str, str]) -> list[str]:
 
 def added_up(all_entries: DataFrame) -> DataFrame:
     """One row for everything that there are entries about."""
-    return all_entries.groupBy("kind", "id_high", "id_low").agg(
+    met = all_entries.repartition("id_high")  # or else Spark adds up what has not met yet, which is hardly ever the same
+    return met.groupBy("kind", "id_high", "id_low").agg(
         *(F.sum(name).alias(name) for name in _SUMS),
         *(F.min(name).alias(name) for name in _LEAST),
         *(F.max(name).alias(name) for name in _MOST),
@@ -83,9 +84,11 @@ def inside(spans: Offsets, partition: str, offset: str) -> str:
     """SQL: whether a place lies in these spans."""
     if not spans:
         return "false"
-    lows = ", ".join(f"{each}, {low}L" for each, (low, _) in spans.items())
-    highs = ", ".join(f"{each}, {high}L" for each, (_, high) in spans.items())
-    return f"coalesce({offset} >= map({lows})[{partition}] AND {offset} < map({highs})[{partition}], false)"
+    known = range(max(spans) + 1)
+    lows, highs = (
+        ", ".join(f"{spans[each][side]}L" if each in spans else "NULL" for each in known) for side in (0, 1)
+    )
+    return f"coalesce({offset} >= array({lows})[{partition}] AND {offset} < array({highs})[{partition}], false)"
 
 
 def under_way(commits: Mapping[int, InvokeCommit]) -> str:

@@ -9,9 +9,11 @@ from zlib import crc32
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eventbus.errors import FormatError
 from eventbus.formats import FLUSH_HEADER, TRIGGER_HEADER, action_fact, dead_letter, header, trigger_fact
+from eventbus.hashing import trigger_and_key
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
 from sensors.rehearsal import Rehearsal
@@ -30,8 +32,10 @@ from sensors.spark.workers import (
     Rows,
     Worker,
     arrow_schema,
+    as_record,
     encoded,
     events_of,
+    id_in,
 )
 
 JOINED = (
@@ -50,9 +54,7 @@ TRIGGER_ROW = (
 )
 """What `joining` wants to know of a record of the trigger topic."""
 
-ARRIVAL = (
-    f"{MATCHED}, flush binary, partition int, clock bigint, moment bigint, origin_partition int, origin_offset bigint"
-)
+ARRIVAL = f"{MATCHED}, flush binary, partition int, clock bigint, origin_partition int, origin_offset bigint"
 """What match has made, or has made once, on its way to the join.
 
 `partition` is that of the trigger topic and `clock` its clock. By `moment`, `origin_partition` and `origin_offset` all
@@ -102,13 +104,12 @@ def rehearsing(deputy: Deputy, *, clocks: Mapping[int, int]) -> Worker:
         rehearsals = _Rehearsals(deputy, clocks, payload=True)
         numbers = count()
         for batch in batches:
+            to_join = pc.equal(batch.column("kind"), TRIGGER)
+            yield _passed_through(batch.filter(pc.invert(to_join)))
             rows = Rows(OUTCOME)
-            for arrival in _arrivals(batch):
+            for arrival in _arrivals(batch.filter(to_join)):
                 rows.about = arrival.moment, arrival.origin_partition, arrival.origin_offset
-                if arrival.kind == TRIGGER:
-                    rehearsals.evaluate(arrival.record(rehearsals.topic, next(numbers)), 0, arrival.clock, rows)
-                else:
-                    rows.add(*arrival.passed_through())
+                rehearsals.evaluate(arrival.record(rehearsals.topic, next(numbers)), 0, arrival.clock, rows)
             rows.about = _NOBODY
             rehearsals.rest(rows)
             yield rows.batch()
@@ -186,15 +187,12 @@ class _Rehearsals:
         self._rehearsal = None
 
     def _note(self, output: Output, record: Record, rows: Rows) -> None:
-        made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
         if output.topic == self._action_topic:
-            fact = action_fact(made)
-            newest = max(event.source.timestamp for event in fact.events)
-            sources = encoded([event.source for event in fact.events])
-            events = events_of(self._plan, made) if self._payload else None
-            about = fact.trigger, fact.key, fact.id, None, None, None, record.partition, record.offset, newest
-            rows.add(ACTION, *about, sources, crc32(output.value or b""), events)
+            trigger, key = trigger_and_key(output.key or b"")
+            about = trigger, key, id_in(output), None, None, None, record.partition, record.offset
+            rows.add(ACTION, *about, *self._told_of(output))
         elif output.topic == self._letter_topic:
+            made = as_record(output)
             letter = dead_letter(made)
             if header(output.headers, TRIGGER_HEADER) is None:
                 return
@@ -202,6 +200,16 @@ class _Rehearsals:
             source = held.source
             place = source.partition, source.offset, record.partition, letter.offset, letter.timestamp
             rows.add(LETTER, held.trigger, held.key, None, letter.reason, *place, encoded([source]), None, None)
+
+    def _told_of(self, action: Output) -> tuple[object, ...]:
+        """The last columns of `JOINED`, as far as they are asked for."""
+        content = crc32(action.value or b"")
+        if not self._payload:
+            return None, None, content, None
+        made = as_record(action)
+        sources = [event.source for event in action_fact(made).events]
+        newest = max(source.timestamp for source in sources)
+        return newest, encoded(sources), content, events_of(self._plan, made)
 
 
 def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:
@@ -226,19 +234,9 @@ def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:
 class _Arrival(NamedTuple):
     """A row of `ARRIVAL`, as far as the join is concerned."""
 
-    kind: str
-    trigger: str | None
-    slot: str
-    action: str | None
-    reason: str | None
-    source_partition: int
-    source_offset: int
-    source_timestamp: int
-    content: int | None
     key: bytes | None
     fact: bytes | None
     value: bytes | None
-    events: str | None
     flush: bytes | None
     partition: int
     clock: int
@@ -250,11 +248,16 @@ class _Arrival(NamedTuple):
         headers = _headers(self.fact, self.flush)
         return Record(topic, self.partition, offset, self.moment, self.key, self.value, headers)
 
-    def passed_through(self) -> tuple[object, ...]:
-        place = self.source_partition, self.source_offset, self.source_timestamp
-        known = self._asdict() | dict(zip(("partition", "offset", "timestamp"), place, strict=True))
-        known["sources"] = encoded([place])
-        return tuple(known.get(name) for name in arrow_schema(JOINED).names)
+
+def _passed_through(arrivals: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of `ARRIVAL` that need no join, as rows of `OUTCOME`: column by column."""
+    source = {name: arrivals.column(f"source_{name}") for name in ("partition", "offset", "timestamp")}
+    texts = (column.cast(pa.string()) for column in source.values())
+    listed = pc.binary_join_element_wise(*texts, ",")
+    known = {name: arrivals.column(name) for name in arrivals.schema.names}
+    known |= source | {"sources": pc.binary_join_element_wise("[[", listed, "]]", "")}
+    schema = arrow_schema(OUTCOME)
+    return pa.RecordBatch.from_arrays([known[name] for name in schema.names], schema=schema)
 
 
 def _headers(fact: bytes | None, flush: bytes | None) -> list[tuple[str, bytes | None]]:

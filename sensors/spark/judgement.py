@@ -185,7 +185,7 @@ def _sequence(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     for row in left.events(left.accounts.matched, ACTION, suspects):
         source = Source(row["source_partition"], row["source_offset"], row["source_timestamp"])
         expected.actions.append(_expected(left, row, (source,), Stage.MATCH))
-    for row in left.events(left.accounts.joined, ACTION, suspects):
+    for row in left.events(left.accounts.in_detail, ACTION, suspects):
         expected.actions.append(_expected(left, row, _sources(row["sources"]), Stage.JOIN))
     records = left.actions(suspects, judged_actions(left.accounts))
     known = {action.id for action in expected.actions}

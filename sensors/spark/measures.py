@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from math import ceil
+from operator import itemgetter
 
-from pyspark.sql import DataFrame, Row
+import msgspec
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from eventbus.hashing import slot_key
+from eventbus.hashing import slot_key, trigger_and_key
 from eventbus.names import Kind
 from sensors.spark.accounts import REASONS, Accounts
 from sensors.spark.entries import GIVEN_UP, KINDS, MODES, REPEATED, SETTLED
@@ -23,137 +27,175 @@ _STAGES = {
 _HOUR = 3_600_000
 _HOT = 10
 _TRIED = "(succeeded + failed + dead + lost)"
+_KNOWN = f"(kind = {KINDS[ACTION]} AND records > 0 AND trigger > 0)"
+"""Of the totals: actions that are there, of triggers that the sensor has."""
+_COUNTS = {
+    "fired": "count(*)",
+    "attempts": f"sum({_TRIED})",
+    "succeeded": "count_if(succeeded > 0)",
+    "retries": f"sum(greatest({_TRIED} - 1, 0))",
+    "repeated": f"count_if({REPEATED})",
+    "given_up": f"count_if({SETTLED} AND {GIVEN_UP})",
+    "dead_lettered": "count_if(letters > 0)",
+    "under_way": "count_if(unfinished > 0)",
+}
+_STEPS = 7
+"""Latencies are counted to so many binary digits: to within 2 %, and up to 128 ms exactly."""
 
 
-def trigger_reports(accounts: Accounts) -> list[TriggerReport]:
-    """One for every trigger of the sensor, whether it has fired or not."""
-    rows = (
-        _actions(accounts)
-        .groupBy("trigger")
-        .agg(
-            F.max("mode").alias("mode"),
-            F.count("*").alias("fired"),
-            F.expr(f"sum({_TRIED})").alias("attempts"),
-            F.expr("count_if(succeeded > 0)").alias("succeeded"),
-            F.expr(f"sum(greatest({_TRIED} - 1, 0))").alias("retries"),
-            F.expr(f"count_if({REPEATED})").alias("repeated"),
-            F.expr(f"count_if({SETTLED} AND {GIVEN_UP})").alias("given_up"),
-            F.expr("count_if(letters > 0)").alias("dead_lettered"),
-            F.expr("count_if(unfinished > 0)").alias("under_way"),
-        )
+class Measures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report says beside the verdict."""
+
+    records: dict[str, int]
+    first: int | None
+    last: int | None
+    triggers: list[TriggerReport]
+    latencies: list[Latency]
+    histogram: list[Bucket]
+    hours: list[Hour]
+    hot_keys: list[HotKey]
+    dead_letters: dict[str, int]
+
+
+def measure(accounts: Accounts) -> Measures:
+    """Every query here costs Spark more to prepare than to run, so there are few."""
+    told = _Told(accounts)
+    lives = _lives(accounts)
+    durations = _durations(accounts)
+    first, last = told.times()
+    name = accounts.plan.name
+    return Measures(
+        records={
+            name.event_topic: told.read(EVENTS),
+            name.topic(Kind.TRIGGER): told.read(TRIGGERS),
+            name.topic(Kind.ACTION): sum(row["records"] for row in lives),
+            name.topic(Kind.INVOCATION): sum(row["notes"] for row in lives),
+        },
+        first=first,
+        last=last,
+        triggers=list(_trigger_reports(accounts, told, [row for row in lives if row["known"]])),
+        latencies=list(_latencies(accounts, durations)),
+        histogram=_histogram(durations),
+        hours=[
+            Hour(row["hour"], _name(accounts, row), row["fired"], row["succeeded"], row["dead_lettered"])
+            for row in lives
+            if row["known"]
+        ],
+        hot_keys=_hot_keys(accounts),
+        dead_letters=_dead_letters(accounts),
+    )
+
+
+class _Told:
+    """What the workers have counted: records that they read, and events that are held or were let go."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        rows = accounts.totals.where(F.col("kind").isin(KINDS[READ], KINDS[HELD], KINDS[UNUSED]))
+        counts = F.sum("found").alias("count"), F.min("written").alias("first"), F.max("newest_event").alias("last")
+        self._rows = rows.groupBy("kind", "trigger", "reason").agg(*counts).collect()
+
+    def read(self, where: str) -> int:
+        return sum(row["count"] for row in self._of(READ) if _reason(row) == where)
+
+    def times(self) -> tuple[int | None, int | None]:
+        """When the first and the last event came."""
+        return next(((row["first"], row["last"]) for row in self._of(READ) if _reason(row) == EVENTS), (None, None))
+
+    def held(self, trigger: int) -> int:
+        return sum(row["count"] for row in self._of(HELD) if row["trigger"] == trigger)
+
+    def unused(self, trigger: int) -> dict[str, int]:
+        return {_reason(row): row["count"] for row in self._of(UNUSED) if row["trigger"] == trigger}
+
+    def _of(self, kind: str) -> Iterator[Row]:
+        return (row for row in self._rows if row["kind"] == KINDS[kind])
+
+
+def _reason(row: Row) -> str:
+    return REASONS[row["reason"] - 1]
+
+
+def _lives(accounts: Accounts) -> list[Row]:
+    """What became of the actions, by trigger and hour."""
+    hour = F.expr(f"CAST(floor(written / {_HOUR}) AS bigint) * {_HOUR}").alias("hour")
+    counts = {
+        **_COUNTS,
+        "mode": "max(mode)",
+        "records": "sum(records)",
+        "notes": f"sum({_TRIED} + taken + released)",
+    }
+    return (
+        accounts.totals.groupBy(hour, "trigger", F.expr(_KNOWN).alias("known"))
+        .agg(*(F.expr(sql).alias(name) for name, sql in counts.items()))
+        .orderBy("hour", "trigger")
         .collect()
     )
-    known = {row["trigger"]: row for row in rows}
-    held, unused = _let_go(accounts)
-    return [
-        _trigger_report(name, known.get(number), held[number], unused[number])
-        for number, name in enumerate(accounts.names, start=1)
-    ]
 
 
-def _trigger_report(name: str, row: Row | None, held: int, unused: dict[str, int]) -> TriggerReport:
-    counts = {
-        column: 0 if row is None else row[column]
-        for column in (
-            *("fired", "attempts", "succeeded", "retries", "repeated"),
-            *("given_up", "dead_lettered", "under_way"),
+def _trigger_reports(accounts: Accounts, told: _Told, lives: Sequence[Row]) -> Iterator[TriggerReport]:
+    """One for every trigger of the sensor, whether it has fired or not."""
+    for number, name in enumerate(accounts.names, start=1):
+        own = [row for row in lives if row["trigger"] == number]
+        mode = max((row["mode"] for row in own if row["mode"] is not None), default=0)
+        yield TriggerReport(
+            trigger=name,
+            mode=MODES[mode],
+            held=told.held(number),
+            unused=told.unused(number),
+            **{column: sum(row[column] for row in own) for column in _COUNTS},
         )
-    }
-    mode = "" if row is None or row["mode"] is None else MODES[row["mode"]]
-    return TriggerReport(trigger=name, mode=mode, held=held, unused=unused, **counts)
 
 
-def _let_go(accounts: Accounts) -> tuple[defaultdict[int, int], defaultdict[int, dict[str, int]]]:
-    held: defaultdict[int, int] = defaultdict(int)
-    unused: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    rows = accounts.totals.where(F.col("kind").isin(KINDS[HELD], KINDS[UNUSED]))
-    for row in rows.groupBy("kind", "trigger", "reason").agg(F.sum("found").alias("count")).collect():
-        if row["kind"] == KINDS[HELD]:
-            held[row["trigger"]] += row["count"]
-        else:
-            unused[row["trigger"]][REASONS[row["reason"] - 1]] = row["count"]
-    return held, unused
+def _durations(accounts: Accounts) -> list[Row]:
+    """How many actions took how long, by trigger and stage: `step` and `longest` of those in a step."""
+    each = ", ".join(f"struct({number} AS stage, {ms} AS ms)" for number, ms in enumerate(_STAGES.values()))
+    durations = accounts.totals.where(_KNOWN).selectExpr("trigger", f"inline(array({each}))").where("ms IS NOT NULL")
+    beyond = durations.selectExpr("*", "greatest(ms, 1) - 1 AS rest")
+    digits = f"greatest(length(bin(rest)) - {_STEPS}, 0)"
+    step = F.expr(f"shiftleft(shiftright(rest, {digits}), {digits})").alias("step")
+    counts = F.count("*").alias("count"), F.max("ms").alias("longest")
+    return beyond.groupBy("trigger", "stage", step).agg(*counts).orderBy("trigger", "stage", "step").collect()
 
 
-def latencies(accounts: Accounts) -> list[Latency]:
-    percentiles = [
-        F.expr(f"percentile_approx({duration}, array(0.5, 0.9, 0.99), 1000)").alias(f"p{number}")
-        for number, duration in enumerate(_STAGES.values())
-    ]
-    counts = [F.expr(f"count({duration})").alias(f"n{number}") for number, duration in enumerate(_STAGES.values())]
-    longest = [F.expr(f"max({duration})").alias(f"m{number}") for number, duration in enumerate(_STAGES.values())]
-    rows = _actions(accounts).groupBy("trigger").agg(*percentiles, *counts, *longest).orderBy("trigger").collect()
-    return [
-        _latency(accounts.names[row["trigger"] - 1], stage, row[f"n{number}"], [*row[f"p{number}"], row[f"m{number}"]])
-        for row in rows
-        for number, stage in enumerate(_STAGES)
-        if row[f"n{number}"]
-    ]
-
-
-def _latency(trigger: str, stage: str, count: int, times: Sequence[int]) -> Latency:
-    p50, p90, p99, longest = times
-    return Latency(trigger, stage, count, p50, p90, p99, longest)
-
-
-def records_read(accounts: Accounts) -> tuple[dict[str, int], int | None, int | None]:
-    """How many records there were, by topic, and when the first and the last event came."""
-    name, totals = accounts.plan.name, accounts.totals
-    rows = totals.where(F.col("kind") == KINDS[READ]).collect()
-    seen = {REASONS[row["reason"] - 1]: row for row in rows}
-    events, triggers = seen.get(EVENTS), seen.get(TRIGGERS)
-    notes = totals.agg(F.expr(f"coalesce(sum({_TRIED} + taken + released), 0)")).collect()[0][0]
-    counts = {
-        name.event_topic: 0 if events is None else events["found"],
-        name.topic(Kind.TRIGGER): 0 if triggers is None else triggers["found"],
-        name.topic(Kind.ACTION): accounts.actions.count(),
-        name.topic(Kind.INVOCATION): notes,
-    }
-    return counts, None if events is None else events["written"], None if events is None else events["newest_event"]
-
-
-def histogram(accounts: Accounts) -> list[Bucket]:
-    """In powers of two: latencies are spread over many orders of magnitude."""
-    durations = F.expr(
-        "explode(array(" + ", ".join(f"struct({n} AS stage, {d} AS ms)" for n, d in enumerate(_STAGES.values())) + "))"
-    )
-    each = _actions(accounts).select(durations.alias("one")).where("one.ms IS NOT NULL")
-    bucket = F.expr("CAST(pow(2, ceil(log2(greatest(one.ms, 1)))) AS bigint)").alias("up_to")
-    rows = each.groupBy(F.col("one.stage").alias("stage"), bucket).count().orderBy("stage", "up_to").collect()
+def _latencies(accounts: Accounts, durations: Sequence[Row]) -> Iterator[Latency]:
     stages = list(_STAGES)
-    return [Bucket(stages[row["stage"]], row["up_to"], row["count"]) for row in rows]
+    for (_, stage), group in groupby(durations, key=itemgetter("trigger", "stage")):
+        rows = list(group)
+        times = (*(_percentile(rows, share) for share in (0.5, 0.9, 0.99)), rows[-1]["longest"])
+        yield Latency(_name(accounts, rows[0]), stages[stage], sum(row["count"] for row in rows), *times)
 
 
-def hours(accounts: Accounts) -> list[Hour]:
-    hour = F.expr(f"CAST(floor(written / {_HOUR}) AS bigint) * {_HOUR}").alias("hour")
-    counts = (
-        F.count("*").alias("fired"),
-        F.expr("count_if(succeeded > 0)").alias("succeeded"),
-        F.expr("count_if(letters > 0)").alias("dead"),
-    )
-    rows = _actions(accounts).groupBy(hour, "trigger").agg(*counts).orderBy("hour", "trigger").collect()
-    return [
-        Hour(row["hour"], accounts.names[row["trigger"] - 1], row["fired"], row["succeeded"], row["dead"])
-        for row in rows
-    ]
+def _percentile(rows: Sequence[Row], share: float) -> int:
+    left = ceil(share * sum(row["count"] for row in rows))
+    for row in rows:
+        left -= row["count"]
+        if left <= 0:
+            return int(row["longest"])
+    return 0
 
 
-def hot_keys(accounts: Accounts) -> list[HotKey]:
+def _histogram(durations: Sequence[Row]) -> list[Bucket]:
+    """In powers of two: latencies are spread over many orders of magnitude."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for row in durations:
+        counts[row["stage"], 1 << row["step"].bit_length()] += row["count"]
+    stages = list(_STAGES)
+    return [Bucket(stages[stage], up_to, count) for (stage, up_to), count in sorted(counts.items())]
+
+
+def _hot_keys(accounts: Accounts) -> list[HotKey]:
     """Those that most actions are about, of the triggers that have keys at all."""
     keyless = [slot_key(name, b"") for name in accounts.names]
     keyed = accounts.actions.where("NOT redriven AND NOT failure").where(~F.col("key").isin(*map(bytearray, keyless)))
-    rows = keyed.groupBy("trigger", "key").count().orderBy(F.desc("count"), "key").limit(_HOT).collect()
-    return [HotKey(row["trigger"], _key(row["trigger"], row["key"]), row["count"]) for row in rows if row["count"] > 1]
+    rows = keyed.groupBy("key").count().orderBy(F.desc("count"), "key").limit(_HOT).collect()
+    return [HotKey(*trigger_and_key(bytes(row["key"])), row["count"]) for row in rows if row["count"] > 1]
 
 
-def dead_letters(accounts: Accounts) -> dict[str, int]:
+def _dead_letters(accounts: Accounts) -> dict[str, int]:
     rows = accounts.letters.groupBy("reason").count().orderBy("reason").collect()
     return {row["reason"] or "unreadable": row["count"] for row in rows}
 
 
-def _actions(accounts: Accounts) -> DataFrame:
-    return accounts.totals.where(f"kind = {KINDS[ACTION]} AND records > 0 AND trigger > 0")
-
-
-def _key(trigger: str, key: Sequence[int]) -> str:
-    return bytes(key).removeprefix(slot_key(trigger, b"")).decode("utf-8", "replace")
+def _name(accounts: Accounts, row: Row) -> str:
+    number: int = row["trigger"]
+    return accounts.names[number - 1]

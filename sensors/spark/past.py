@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventbus.bus import Bus
 from sensors.spark.archive import Archive
-from sensors.spark.records import Missing, Range, read_topic, slice_of
+from sensors.spark.records import Missing, Range, comes_in_order, read_topic, slice_of
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -17,6 +17,8 @@ class Past(msgspec.Struct, frozen=True):
     offsets: int
     """How many offsets that are. Where transactions wrote, a few of them are no records."""
     missing: list[Missing]
+    in_order: bool
+    """Whether each partition comes in the order of its offsets and in one task."""
 
     @classmethod
     def of(cls, spark: SparkSession, bus: Bus, topic: str, wanted: Range, archive: str | None = None) -> Past:
@@ -28,4 +30,5 @@ class Past(msgspec.Struct, frozen=True):
         kept = None if archive is None else Archive.open(archive, bus.name)
         found, records, missing = read_topic(spark, bus.bootstrap_servers, found, wanted, kept)
         asked_for = sum(end - start for start, end in found.offsets.values())
-        return cls(records, asked_for - sum(each.end - each.start for each in missing), missing)
+        in_order = kept is None and comes_in_order(spark, found)
+        return cls(records, asked_for - sum(each.end - each.start for each in missing), missing, in_order)

@@ -38,6 +38,7 @@ _STANDARD_ERROR = 2
 _LOCAL: dict[str, Any] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",  # nobody waits for an answer while it collects
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
@@ -48,6 +49,8 @@ _ALWAYS: dict[str, Any] = {
     "spark.sql.ansi.enabled": "false",
     # A source of events may be called 17 or 2026-01-01, and is still a text where it names a folder of an archive.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # What is kept is kept for seconds: to compress it costs more than to write it to disk.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # What a worker holds of a partition at a time.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.streaming.metricsEnabled": "false",

@@ -6,6 +6,7 @@ compiles it for itself. Rows come in batches; what a worker holds is one batch a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -13,14 +14,10 @@ from zlib import crc32
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from eventbus.formats import (
-    TRIGGER_HEADER,
-    action_fact,
-    dead_letter,
-    header,
-    trigger_fact,
-)
+from eventbus.formats import ACTION_HEADER, TRIGGER_HEADER, dead_letter, header
+from eventbus.hashing import trigger_and_key
 from eventbus.names import BusName, Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
@@ -41,9 +38,12 @@ EVENTS, TRIGGERS = "events", "triggers"
 MATCHED = (
     "kind string, trigger string, slot string, action string, reason string, source_partition int, "
     "source_offset bigint, source_timestamp bigint, content bigint, key binary, fact binary, value binary, "
-    "events string"
+    "events string, moment bigint"
 )
-"""What one event causes: a record for the trigger topic, an action, or a dead letter."""
+"""What one event causes: a record for the trigger topic, an action, or a dead letter.
+
+`moment` is the latest time that the worker has seen in the event's partition so far.
+"""
 
 REPLICA = "spark"
 _NOTHING = (None, None, None)
@@ -71,16 +71,17 @@ def matching(deputy: Deputy, *, payload: bool) -> Worker:
         plan = deputy.plan
         matcher = Matcher(plan, deputy.topology, REPLICA)
         tell = _Matched(plan, payload=payload)
+        moments: defaultdict[int, int] = defaultdict(int)
         for batch in batches:
             rows = Rows(MATCHED)
-            moments = []
             for record in _records(plan.name.event_topic, batch):
-                moments.append(record.timestamp)
+                moment = moments[record.partition] = max(moments[record.partition], record.timestamp)
                 for output in matcher.outputs(record):
-                    rows.add(*tell.of(record, output))
-            if moments and not payload:
-                read = None, min(moments), max(moments), len(moments)
-                rows.add(READ, None, None, None, EVENTS, *read, None, None, None, None)
+                    rows.add(*tell.of(record, output), moment)
+            if batch.num_rows and not payload:
+                times = pc.min_max(batch.column("timestamp")).as_py()
+                read = None, times["min"], times["max"], batch.num_rows
+                rows.add(READ, None, None, None, EVENTS, *read, None, None, None, None, None)
             yield rows.batch()
 
     return work
@@ -96,22 +97,34 @@ class _Matched:
 
     def of(self, record: Record, output: Output) -> tuple[object, ...]:
         source = record.partition, record.offset, record.timestamp
-        made = Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
         if output.topic == self._trigger_topic:
-            fact = trigger_fact(made)
-            content = crc32(output.value or b"")
+            trigger, slot = trigger_and_key(output.key or b"")
             raw = (output.key, header(output.headers, TRIGGER_HEADER), output.value) if self._payload else _NOTHING
-            return (TRIGGER, fact.trigger, fact.key, None, None, *source, content, *raw, None)
+            return (TRIGGER, trigger, slot, None, None, *source, crc32(output.value or b""), *raw, None)
         if output.topic == self._action_topic:
-            action = action_fact(made)
+            trigger, _ = trigger_and_key(output.key or b"")
             content = crc32(output.value or b"")
-            events = events_of(self._plan, made) if self._payload else None
-            return (ACTION, action.trigger, "", action.id, None, *source, content, output.key, None, None, events)
-        letter = dead_letter(made)
+            events = events_of(self._plan, as_record(output)) if self._payload else None
+            return (ACTION, trigger, "", id_in(output), None, *source, content, output.key, None, None, events)
+        letter = dead_letter(as_record(output))
         return (LETTER, letter.trigger, "", None, letter.reason, *source, None, None, None, None, None)
 
 
+class _Identified(msgspec.Struct):
+    id: str
+
+
+_decode_id = msgspec.json.Decoder(_Identified).decode
 _encode = msgspec.json.Encoder().encode
+
+
+def id_in(action: Output) -> str:
+    """What an action that was just made is called; nothing else is read of it."""
+    return _decode_id(header(action.headers, ACTION_HEADER) or b"").id
+
+
+def as_record(output: Output) -> Record:
+    return Record(output.topic, output.partition, 0, 0, output.key, output.value, output.headers)
 
 
 def encoded(value: object) -> str:
