@@ -60,7 +60,7 @@ def identity(kind: str, about: Mapping[str, str]) -> list[str]:
 
 def added_up(all_entries: DataFrame) -> DataFrame:
     """One row for everything that there are entries about."""
-    met = all_entries.repartition("id_high")  # or else Spark adds up what has not met yet, which is hardly ever the same
+    met = all_entries.repartition("id_high")  # or else Spark first adds up what has not met yet, and gains nothing
     return met.groupBy("kind", "id_high", "id_low").agg(
         *(F.sum(name).alias(name) for name in _SUMS),
         *(F.min(name).alias(name) for name in _LEAST),
