@@ -101,8 +101,8 @@ def _report(path: Path) -> Report:
         found = inspect_text(read_source(path), file)
     except ManifestError as error:
         return Report(file, [], 0, error.problems, [])
-    warnings = [warning for sensor in found.sensors for warning in sensor.warnings]
-    return Report(file, [sensor.name for sensor in found.sensors], found.others, list(found.problems), warnings)
+    warnings = [warning for sensor in found.manifests for warning in sensor.warnings]
+    return Report(file, [sensor.name for sensor in found.manifests], found.others, list(found.problems), warnings)
 
 
 def _print(report: Report) -> None:
