@@ -99,7 +99,7 @@ class Sink:
 
         try:
             self._send(output, told)
-        except EventBusError:
+        except (SinkFull, EventBusError):
             self._leave(size)
             raise
 
