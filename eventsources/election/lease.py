@@ -25,6 +25,8 @@ from eventsources.election.ports import Answer, Conflict, Gone, Record, Seen, Un
 
 DRIFT = 0.01
 """By how much clocks may run too fast or too slow. Those of real machines stay far below that."""
+_MARGIN = (1 + DRIFT) / (1 - DRIFT) - 1
+"""By how much time passes faster for one that is too fast than for one that is too slow."""
 JITTER = 0.2
 """By how much of it the caller may prolong a wait, so that contenders do not come all at once."""
 
@@ -44,10 +46,10 @@ class Timings(msgspec.Struct, frozen=True):
                 f"the renew deadline ({self.renew_deadline:g} s) must be more than {1 + JITTER:g} times "
                 f"the retry period ({self.retry:g} s), and that more than 0"
             )
-        if not self.renew_deadline * (1 + DRIFT) < self.lease * (1 - DRIFT):
+        if not self.renew_deadline * (1 + _MARGIN) < self.lease:
             raise ConfigError(
-                f"the lease ({self.lease:g} s) must be longer than the renew deadline ({self.renew_deadline:g} s), "
-                f"by more than {2 * DRIFT:.0%} and a little, because clocks do not run at the same speed"
+                f"the lease ({self.lease:g} s) must be more than {_MARGIN:.1%} longer than the renew deadline "
+                f"({self.renew_deadline:g} s), because clocks do not run at the same speed"
             )
 
 

@@ -204,7 +204,7 @@ class World:
     def _start(self) -> None:
         contender = Contender(self, next(self._numbers), self.dice.choice(self._timings))
         self.contenders.append(contender)
-        self.schedule(self.dice.uniform(0, 3), contender.live())
+        self.schedule(self.dice.uniform(0, contender.timings.retry), contender.live())
 
     def _run_until(self, end: float) -> None:
         while self._queue[0][0] <= end:
