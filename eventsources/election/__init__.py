@@ -1,0 +1,1 @@
+"""Which of several processes runs an event source that must run once."""
