@@ -15,15 +15,17 @@ from functools import partial
 from itertools import groupby
 from threading import Event as Flag
 from threading import Thread
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
 from eventbus.errors import ConfigError, EventBusError
 from eventbus.events import Event
 from eventsources.base import Context, Endpoint, Identity, Source, SourceError, SourceSpec, Stop
+from eventsources.election.ports import Election
 from eventsources.journal import Journal
 from eventsources.metrics import SourceMetrics
 from eventsources.receiver.app import Receiver, Route
@@ -41,20 +43,6 @@ _STEADY_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 
 log = logging.getLogger("eventbus.source")
-
-
-class Election(Protocol):
-    """Who of several replicas works."""
-
-    def wait_until_leading(self, stop: Flag) -> bool:
-        """False: `stop` came first."""
-
-    @property
-    def leading(self) -> bool:
-        """Whether nobody else can be, right now."""
-
-    def close(self) -> None:
-        """Let another lead at once."""
 
 
 Elect: TypeAlias = Callable[[str], Election]
@@ -116,6 +104,14 @@ class SourceRunner:
             self._election.close()
         self._sink.close()
 
+    @property
+    def title(self) -> str:
+        return f"event source {self.name}"
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
+
     def ready(self) -> bool:
         return not self._stop.is_set()
 
@@ -154,7 +150,7 @@ class SourceRunner:
         if self._election is None or self._stop.is_set():
             return not self._stop.is_set()
         self.metrics.leading(self._manifest.name, leads=False)
-        leads = self._election.wait_until_leading(self._stop)
+        leads = self._election.wait_until_leading(self._stop) is not None
         self.metrics.leading(self._manifest.name, leads=leads)
         return leads
 

@@ -11,6 +11,7 @@ import urllib3
 
 from eventbus import Bus, Event
 from eventbus.cloudevents import from_kafka
+from eventsources.election.ports import Stop
 from eventsources.runner import SourceRunner
 from eventsources.spec import EVENT_SOURCES, EventSourceManifest
 
@@ -22,16 +23,15 @@ class Alone:
 
     def __init__(self) -> None:
         self.leading = True
-        self.closed = False
+        self.term: int | None = 1
 
-    def wait_until_leading(self, stop: Flag) -> bool:
-        while not self.leading:
-            if stop.wait(0.01):
-                return False
-        return not stop.is_set()
+    def wait_until_leading(self, stop: Stop) -> int | None:
+        while not (self.leading or stop.is_set()):
+            Flag().wait(0.01)
+        return None if stop.is_set() else self.term
 
     def close(self) -> None:
-        self.closed = True
+        """Nobody waits for it."""
 
 
 def manifest(kind: str, name: str = "shop", **events: Mapping[str, Any]) -> EventSourceManifest:
