@@ -26,7 +26,7 @@ SOURCES: dict[str, SourceKind] = {
 
 _LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucket bitbucketserver emitter file generic gerrit"
 _LATER += " github gitlab hdfs kafka minio mns mqtt nats nsq pubsub pulsar redis redisStream resource sftp slack sns"
-_LATER += " sqs storagegrid stripe"
+_LATER += " sqs storageGrid stripe"
 
 REFUSED: dict[str, str] = {
     kind: f"event sources of the kind `{kind}` are not supported yet; there are {', '.join(sorted(SOURCES))}"

@@ -107,9 +107,9 @@ def test_documents_of_other_kinds_are_passed_over_and_counted(cli: Command, tmp_
 @pytest.mark.parametrize(
     ("wrong", "place", "message"),
     [
-        ("endpoint: order}", "4:40", "`endpoint` must be a path such as `/orders`, not `order`"),
-        ("endpiont: /order}", "4:40", "unknown field `endpiont`"),
-        ("endpoint: /order, method: GET}", "4:58", "`method` must be POST, PUT or PATCH, not `GET`"),
+        ("endpoint: order}", "4:51", "`endpoint` must be a path such as `/orders`, not `order`"),
+        ("endpiont: /order}", "4:41", "unknown field `endpiont`"),
+        ("endpoint: /order, method: GET}", "4:67", "`method` must be POST, PUT or PATCH, not `GET`"),
     ],
 )
 def test_what_is_wrong_with_an_event_source_is_told(
