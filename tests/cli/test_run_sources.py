@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def test_of_two_replicas_one_ticks_and_the_other_takes_over(
                 program.end()
         ticks = sorted(event.attributes["time"] for event in events_on(bus))
     assert len(set(ticks)) == len(ticks), "a tick was repeated"
-    steps = {round((_ms(later) - _ms(earlier)) / 200) for earlier, later in zip(ticks, ticks[1:], strict=False)}
+    steps = {round((_ms(later) - _ms(earlier)) / 200) for earlier, later in pairwise(ticks)}
     assert steps == {1}, "a tick is missing"
 
 
