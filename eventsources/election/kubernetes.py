@@ -1,7 +1,8 @@
 """Leases of `coordination.k8s.io/v1`, the ones that Kubernetes' own components elect their leaders with.
 
 What others have put into the object (labels, an owner) is written back as it was read. Nothing is repeated here:
-whoever asks decides what to do about a request that was not answered.
+whoever asks decides what to do about a request that was not answered. A service account needs the verbs `get`, `create`
+and `update` on `leases`.
 """
 
 from __future__ import annotations
