@@ -7,6 +7,7 @@ and `update` on `leases`.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -20,6 +21,8 @@ from eventsources.election.ports import Conflict, Gone, Record, Seen, Unreachabl
 Object: TypeAlias = dict[str, Any]
 _API = "/apis/coordination.k8s.io/v1"
 _MAX_MESSAGE = 300
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Of a connection. With it no two messages would be the same, and each would be logged as a new one."""
 
 
 class KubernetesLeases:
@@ -75,7 +78,7 @@ class KubernetesLeases:
                 redirect=False,
             )
         except Exception as error:  # also whatever a helper that fetches a new token may raise
-            return Unreachable(f"the cluster: {one_line(error)}")
+            return Unreachable(f"the cluster: {_ADDRESS.sub('', one_line(error))}")
         return self._understood(response.status, _document(response.data))
 
     def _understood(self, status: int, document: Object) -> Seen | Gone | Conflict | Unreachable:
