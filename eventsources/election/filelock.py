@@ -1,8 +1,9 @@
 """An election on one machine without Kubernetes: who holds the lock on a file leads.
 
 The kernel keeps the lock and takes it from a process that dies, however it dies. A paused process keeps it, so a term
-ends with `close` or with the process and in no other way. The file counts the terms; it is never deleted, and it is
-kept among the user's state because a directory that is cleared at logout would leave running processes without it.
+ends with `close` or with the process and in no other way; a child that was forked while it led keeps it too. The file
+counts the terms; it is never deleted, and it is kept among the user's state because a directory that is cleared at
+logout would leave running processes without it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class FileElection:
             holder = self._attempt()
             if self._term is not None:
                 return self._term
-            if holder != told:
+            if holder not in ("", told):
                 log.info("%s: led by process %s", self._name, holder)
                 told = holder
             stop.wait(_RETRY_SECONDS)
@@ -89,21 +90,25 @@ class FileElection:
                 raise MachineError(f"the lock file {self._path} cannot be opened: {error.strerror}") from None
             with suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._lock, self._term = descriptor, self._begin_term(descriptor)
-                log.info("%s: led by process %d (this one) in term %d", self._name, os.getpid(), self._term)
+                self._begin_term(descriptor)
                 return str(os.getpid())
             holder = _read(descriptor)[1]
             os.close(descriptor)
             return holder
 
-    def _begin_term(self, descriptor: int) -> int:
-        term = int(_read(descriptor)[0]) + 1
+    def _begin_term(self, descriptor: int) -> None:
+        try:
+            term = int(_read(descriptor)[0]) + 1
+        except ValueError:
+            os.close(descriptor)
+            raise MachineError(f"the lock file {self._path} is damaged: delete it while nothing uses it") from None
         os.pwrite(descriptor, f"{term} {os.getpid()}".ljust(_SIZE).encode(), 0)
         os.fsync(descriptor)
-        return term
+        self._lock, self._term = descriptor, term
+        log.info("%s: led by process %d (this one) in term %d", self._name, os.getpid(), term)
 
 
 def _read(descriptor: int) -> tuple[str, str]:
     """The last term, and the process that led it."""
-    term, _, process = os.pread(descriptor, _SIZE, 0).decode().strip().partition(" ")
+    term, _, process = os.pread(descriptor, _SIZE, 0).decode(errors="replace").strip().partition(" ")
     return term or "0", process

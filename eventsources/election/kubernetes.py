@@ -1,11 +1,13 @@
 """Leases of `coordination.k8s.io/v1`, the ones that Kubernetes' own components elect their leaders with.
 
 What others have put into the object (labels, an owner) is written back as it was read. Nothing is repeated here:
-whoever asks decides what to do about a request that was not answered.
+whoever asks decides what to do about a request that was not answered. A service account needs the verbs `get`, `create`
+and `update` on `leases`.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -19,6 +21,8 @@ from eventsources.election.ports import Conflict, Gone, Record, Seen, Unreachabl
 Object: TypeAlias = dict[str, Any]
 _API = "/apis/coordination.k8s.io/v1"
 _MAX_MESSAGE = 300
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Of a connection. With it no two messages would be the same, and each would be logged as a new one."""
 
 
 class KubernetesLeases:
@@ -74,7 +78,7 @@ class KubernetesLeases:
                 redirect=False,
             )
         except Exception as error:  # also whatever a helper that fetches a new token may raise
-            return Unreachable(f"the cluster: {one_line(error)}")
+            return Unreachable(f"the cluster: {_ADDRESS.sub('', one_line(error))}")
         return self._understood(response.status, _document(response.data))
 
     def _understood(self, status: int, document: Object) -> Seen | Gone | Conflict | Unreachable:

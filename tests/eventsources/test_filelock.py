@@ -15,6 +15,7 @@ import pytest
 
 from eventbus.errors import ConfigError, MachineError
 from eventsources.election.filelock import FileElection
+from eventsources.election.ports import Election
 
 NEVER = threading.Event()
 _PROGRAM = """
@@ -63,7 +64,7 @@ def test_the_next_takes_over_when_the_leader_is_killed(start: Start) -> None:
 def test_the_next_takes_over_when_the_leader_leaves(start: Start, tmp_path: Path) -> None:
     first = start()
     assert said(first) == "1"
-    election = FileElection("calendar", "shop", tmp_path)
+    election: Election = FileElection("calendar", "shop", tmp_path)
     first.communicate()
     assert election.wait_until_leading(NEVER) == 2
     election.close()
@@ -103,6 +104,14 @@ def test_event_sources_and_namespaces_have_locks_of_their_own(tmp_path: Path) ->
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "shop").write_text("a file")
     with pytest.raises(MachineError, match=r"^the lock file .*/shop/eventsource-calendar.lock cannot be opened: "):
+        FileElection("calendar", "shop", tmp_path).wait_until_leading(NEVER)
+
+
+def test_a_damaged_lock_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "shop" / "eventsource-calendar.lock"
+    file.parent.mkdir()
+    file.write_bytes(b"\xff or so")
+    with pytest.raises(MachineError, match=r"^the lock file .* is damaged: delete it while nothing uses it$"):
         FileElection("calendar", "shop", tmp_path).wait_until_leading(NEVER)
 
 

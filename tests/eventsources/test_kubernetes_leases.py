@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3.exceptions import ConnectTimeoutError
 
 from eventbus.errors import ConfigError
 from eventsources.election.kubernetes import KubernetesLeases
@@ -137,6 +138,14 @@ def test_a_server_that_is_not_there_is_unreachable(api: KubernetesApi, tmp_path:
     assert isinstance(answer, Unreachable)
     assert "refused" in answer.reason
     assert "\n" not in answer.reason
+
+
+def test_the_same_failure_has_the_same_words(leases: KubernetesLeases, monkeypatch: pytest.MonkeyPatch) -> None:
+    def time_out(*_: Any, **__: Any) -> None:
+        raise ConnectTimeoutError(object(), "timed out")
+
+    monkeypatch.setattr(leases._pools, "request", time_out)
+    assert leases.get(TIMEOUT) == Unreachable("the cluster: (<object object>, 'timed out')")
 
 
 def test_who_knows_no_cluster_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
