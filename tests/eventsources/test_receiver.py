@@ -172,6 +172,11 @@ def test_the_content_type_has_the_say(orders: Shop) -> None:
     assert orders.events()[0].attributes["datacontenttype"] == "text/plain"
 
 
+def test_without_a_content_type_there_is_none(orders: Shop) -> None:
+    orders.send("x", **_BINARY, ce_datacontenttype="application/json")
+    assert "datacontenttype" not in orders.events()[0].attributes
+
+
 _STRUCTURED = "application/cloudevents+json"
 
 
