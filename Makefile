@@ -13,7 +13,7 @@ MINUTES ?= 3
 RECORDS ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-spark sim mutants chaos held-restart e2e docs lock clean
+.PHONY: help demo test lint format bench bench-spark bench-receiver sim mutants chaos held-restart e2e docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ format: $(DEV)/.installed ## Let ruff fix what it can
 
 bench: $(DEV)/.installed ## Measure against the bare Kafka client; writes build/bench.json
 	$(BIN)/python -m e2e.bench
+
+bench-receiver: $(DEV)/.installed ## Measure webhooks against the same server without Kafka; writes build/bench-receiver.json
+	$(BIN)/python -m e2e.bench_receiver
 
 bench-spark: $(DEV)/.installed ## Measure audit and backtest against Spark's plain reading; writes build/bench-spark.json
 	$(BIN)/python -m e2e.bench_spark

@@ -131,7 +131,7 @@ def example_results() -> dict[str, str]:
     results = {}
     for file in sorted(CORPUS.glob("*.y*ml")):
         found = inspect_text(file.read_text(), file.name)
-        if found.sensors or found.problems:
+        if found.manifests or found.problems:
             results[file.name] = _result(list(found.problems))
     return results
 

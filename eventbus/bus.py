@@ -77,7 +77,7 @@ class Bus:
 
     def publish_all(self, events: Iterable[Event], *, timeout: float = PUBLISH_SECONDS) -> list[Position]:
         """As `publish`. Events with the same key (see `Event.key`) keep their order."""
-        fates = self.write(map(self._output, events), timeout=timeout)
+        fates = self.write(map(self.output, events), timeout=timeout)
         for fate in fates:
             if isinstance(fate, LogError):
                 raise fate
@@ -105,7 +105,8 @@ class Bus:
         publisher.flush(deadline.left())
         return fates
 
-    def _output(self, event: Event) -> Output:
+    def output(self, event: Event) -> Output:
+        """The record of an event, in the partition where it belongs. Raises `InvalidEvent`."""
         event.check()
         headers, value = to_kafka(event)
         key = event.key

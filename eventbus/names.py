@@ -17,6 +17,7 @@ from eventbus.errors import ConfigError
 
 MAX_TOPIC_LENGTH = 249  # Kafka's limit
 _CONTROL = "control"
+_SOURCES = "sources"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
@@ -47,15 +48,20 @@ class BusName(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         check_name("namespace", self.namespace)
         check_name("bus", self.bus)
-        for kind in (*Kind, _CONTROL):
+        for kind in (*Kind, _CONTROL, _SOURCES):
             if self.bus.endswith(f"-{kind}"):
                 raise ConfigError(
-                    f"a bus cannot be called `{self.bus}`: names that end in `-{kind}` are for sensors' topics"
+                    f"a bus cannot be called `{self.bus}`: names that end in `-{kind}` are for other topics"
                 )
 
     @property
     def event_topic(self) -> str:
         return f"{self.namespace}-{self.bus}"
+
+    @property
+    def source_topic(self) -> str:
+        """What event sources that run once have to remember."""
+        return f"{self.event_topic}-{_SOURCES}"
 
 
 class SensorName(msgspec.Struct, frozen=True):

@@ -219,10 +219,13 @@ class Publisher(Protocol):
     """Writes single records outside transactions, idempotently, acknowledged by all in-sync replicas."""
 
     def send(self, output: Output, done: Callable[[LogError | None, Position | None], None]) -> None:
-        """Queue one record. `done` is called once, from `flush` or another `send`, when its fate is known.
+        """Queue one record. `done` is called once, from `serve`, `flush` or another `send`, when its fate is known.
 
         Raises `UnproducibleError` at once when it is too large, `RetriableError` when the queue is full.
         """
+
+    def serve(self, timeout: float) -> None:
+        """Wait until the fate of some record is known, or the time is up, and tell it."""
 
     def flush(self, timeout: float) -> int:
         """Wait until nothing is queued, or the time is up; return how many records are still under way."""

@@ -75,6 +75,12 @@ def ensure_event_topic(cluster: Cluster, bus: BusName, partitions: int | None = 
     return info.partitions
 
 
+def ensure_source_topic(cluster: Cluster, bus: BusName) -> None:
+    """Create or check the topic of what event sources remember."""
+    spec = TopicSpec(bus.source_topic, 1, _CONFIGS[Kind.STATE])
+    _refuse(_problems(spec, _ensure(cluster, [spec])[spec.name], exact_partitions=True))
+
+
 def ensure_sensor_topics(cluster: Cluster, name: SensorName, partitions: int | None = None) -> Topology:
     """Create or check all topics of a sensor. New ones get as many partitions as the event topic has."""
     event_partitions = ensure_event_topic(cluster, name.bus)

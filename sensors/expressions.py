@@ -63,11 +63,11 @@ class Expression(msgspec.Struct, frozen=True):
             raise EvaluationError("a value is nested too deeply") from None
 
 
-def parse(text: str) -> Expression:
-    """Raises `ExpressionError`."""
+def parse(text: str, *, reaching: bool = False) -> Expression:
+    """`reaching`: a name may be a path, such as `body.id`. Raises `ExpressionError`."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"the expression is longer than {MAX_LENGTH:,} characters", MAX_LENGTH + 1)
-    parser = _Parser(_tokens(text), len(text.rstrip()) + 1)
+    parser = _Parser(_tokens(text), len(text.rstrip()) + 1, reaching=reaching)
     return Expression(text, parser.names, parser.whole())
 
 
@@ -132,7 +132,8 @@ _END = "the end"
 class _Parser:
     """Puts tokens together: an operator takes all to its right that binds tighter."""
 
-    def __init__(self, tokens: Sequence[_Token], end: int) -> None:
+    def __init__(self, tokens: Sequence[_Token], end: int, *, reaching: bool) -> None:
+        self._reaching = reaching
         self._tokens: Iterator[_Token] = iter(tokens)
         self._end = _Token("end", _END, end)
         self._next = self._end
@@ -231,7 +232,7 @@ class _Parser:
             return _constant(token.text == "true")
         if self._next.text == "(" and self._next.kind == "symbol":
             raise ExpressionError(f"`{token.text}(…)`: there are no functions", token.column)
-        if "." in token.text:
+        if "." in token.text and not self._reaching:
             message = f"`{token.text}` reaches into a value: let a field have that path, or write `[{token.text}]`"
             raise ExpressionError(message, token.column)
         return self._variable(token.text, token.column)

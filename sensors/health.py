@@ -13,14 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer, TCPServer
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.registry import Collector
 
 from eventbus.errors import ConfigError
-from sensors.runner.replica import Replica
 
 _ALL_INTERFACES = ""
 _CLIENT_SECONDS = 10
@@ -36,10 +35,29 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
 
+class Part(Protocol):
+    """Whatever runs in this process: a replica of a sensor, an event source."""
+
+    @property
+    def name(self) -> object: ...
+
+    @property
+    def slot(self) -> str: ...
+
+    @property
+    def registry(self) -> Collector: ...
+
+    def complaints(self) -> list[str]:
+        """Why it should be restarted."""
+
+    def waiting_for(self) -> list[str]:
+        """Why it does not take part yet, or no longer."""
+
+
 class Complaint(msgspec.Struct, frozen=True):
     """Why one sensor is the reason for a 503."""
 
-    sensor: str
+    name: str
     slot: str
     reasons: Sequence[str]
 
@@ -50,7 +68,7 @@ Page: TypeAlias = Callable[[], Answer]
 class HealthServer:
     """A small HTTP server in a thread of its own. Use it as a context manager."""
 
-    def __init__(self, replicas: Sequence[Replica], port: int) -> None:
+    def __init__(self, replicas: Sequence[Part], port: int) -> None:
         """Port 0 means any free one; see `port`. It listens on all interfaces, because probes come from outside.
 
         `replicas` may grow while the server runs; without any, nothing is ready.
@@ -110,33 +128,26 @@ class _Handler(BaseHTTPRequestHandler):
         log.debug(format, *arguments)
 
 
-def _health(replicas: Sequence[Replica]) -> Answer:
-    return _verdict(replicas, Replica.complaints)
+def _health(replicas: Sequence[Part]) -> Answer:
+    return _verdict(replicas, lambda part: part.complaints())
 
 
-def _readiness(replicas: Sequence[Replica]) -> Answer:
+def _readiness(replicas: Sequence[Part]) -> Answer:
     if not replicas:
         return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"ok": False, "complaints": []})
-    return _verdict(replicas, _unready)
+    return _verdict(replicas, lambda part: part.waiting_for())
 
 
-def _unready(replica: Replica) -> list[str]:
-    if replica.ready():
-        return []
-    waiting = [f"the {stage} stage is not ready" for stage, loop in replica.loops.items() if not loop.ready()]
-    return waiting or ["it is stopping"]
-
-
-def _verdict(replicas: Sequence[Replica], reasons: Callable[[Replica], Sequence[str]]) -> Answer:
+def _verdict(replicas: Sequence[Part], reasons: Callable[[Part], Sequence[str]]) -> Answer:
     found = [Complaint(str(replica.name), replica.slot, reasons(replica)) for replica in replicas]
     complaints = [complaint for complaint in found if complaint.reasons]
     if complaints:
         return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"ok": False, "complaints": complaints})
-    return _json(HTTPStatus.OK, {"ok": True, "sensors": [str(replica.name) for replica in replicas]})
+    return _json(HTTPStatus.OK, {"ok": True, "running": [str(replica.name) for replica in replicas]})
 
 
-def _metrics(replicas: Sequence[Replica]) -> Answer:
-    body = generate_latest(_Merged([replica.metrics.registry for replica in replicas]))
+def _metrics(replicas: Sequence[Part]) -> Answer:
+    body = generate_latest(_Merged([replica.registry for replica in replicas]))
     return Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, body)
 
 

@@ -18,8 +18,8 @@ import msgspec
 
 from eventbus.errors import ConfigError
 from eventbus.events import Event
+from eventbus.jsonl import read_events
 from eventbus.names import BusName
-from eventsources.jsonl import read_events
 from sensors.explain import Explainer
 from sensors.sensor import Sensor
 

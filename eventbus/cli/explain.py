@@ -77,7 +77,7 @@ def explain(
 
 
 def _explain_offline(plan: SensorPlan, triggers: Sequence[str], events: Path, output: Output) -> None:
-    from eventsources.jsonl import read_events
+    from eventbus.jsonl import read_events
     from sensors.explain import Explainer
 
     dependencies = {name for each in triggers for name in plan.triggers[each].condition.names}

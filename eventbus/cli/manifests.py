@@ -10,6 +10,7 @@ import typer
 
 from eventbus.errors import ConfigError
 from eventbus.names import BusName, Kind, SensorName
+from eventsources.spec import MANIFESTS, EventSourceManifest
 from sensors.sensor import Sensor
 from sensors.spec.loader import MAX_BYTES, decode_text, load_manifest, load_manifests, read_text
 from sensors.spec.models import SensorManifest
@@ -29,6 +30,14 @@ class Loaded(msgspec.Struct, frozen=True):
     @property
     def sensor(self) -> Sensor:
         return Sensor.of(self.manifest)
+
+
+class LoadedSource(msgspec.Struct, frozen=True):
+    """An event source, where it came from and where it belongs."""
+
+    file: Path
+    manifest: EventSourceManifest
+    bus: BusName
 
 
 def find_manifests(paths: Sequence[Path]) -> Iterator[Path]:
@@ -69,6 +78,28 @@ def load_sensors(paths: Sequence[Path], default: BusName, generation: int | None
     return loaded
 
 
+def load_all(
+    paths: Sequence[Path], default: BusName, generation: int | None = None
+) -> tuple[list[Loaded], list[LoadedSource]]:
+    """All sensors and event sources of all files. Raises `ManifestError` with the problems of all of them."""
+    sensors: list[Loaded] = []
+    sources: list[LoadedSource] = []
+    problems: list[Problem] = []
+    for file in find_manifests(paths):
+        try:
+            manifests = MANIFESTS.load(file)
+        except ManifestError as error:
+            problems += error.problems
+            continue
+        sensors += [_loaded(file, each, default, generation) for each in manifests if isinstance(each, SensorManifest)]
+        sources += [
+            LoadedSource(file, each, _bus(each, default)) for each in manifests if isinstance(each, EventSourceManifest)
+        ]
+    if problems:
+        raise ManifestError(problems)
+    return sensors, sources
+
+
 def load_sensor(path: Path, default: BusName) -> Loaded:
     """The one sensor of a file."""
     return _loaded(path, load_manifest(path), default)
@@ -102,11 +133,14 @@ def _collision(one: Loaded, other: Loaded) -> str:
 
 
 def _loaded(file: Path, manifest: SensorManifest, default: BusName, generation: int | None = None) -> Loaded:
-    bus = BusName(
-        manifest.namespace if "namespace" in manifest.metadata.model_fields_set else default.namespace,
-        manifest.spec.eventBusName if "eventBusName" in manifest.spec.model_fields_set else default.bus,
-    )
     if generation is not None:
         metadata = manifest.metadata.model_copy(update={"generation": generation})
         manifest = manifest.model_copy(update={"metadata": metadata})
-    return Loaded(file, manifest, SensorName(bus, manifest.name))
+    return Loaded(file, manifest, SensorName(_bus(manifest, default), manifest.name))
+
+
+def _bus(manifest: SensorManifest | EventSourceManifest, default: BusName) -> BusName:
+    return BusName(
+        manifest.namespace if "namespace" in manifest.metadata.model_fields_set else default.namespace,
+        manifest.spec.eventBusName if "eventBusName" in manifest.spec.model_fields_set else default.bus,
+    )

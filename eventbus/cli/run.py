@@ -1,4 +1,4 @@
-"""`eventbus run`: sensors in the foreground, as a container would run them."""
+"""`eventbus run`: sensors and event sources in the foreground, as a container would run them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from eventbus.cli.options import BootstrapServers, BusOption, Manifests, Namespa
 
 if TYPE_CHECKING:
     from eventbus.bus import Bus
-    from eventbus.cli.manifests import Loaded
+    from eventbus.cli.manifests import Loaded, LoadedSource
+    from eventsources.runner import SourceRunner
+    from sensors.health import Part
     from sensors.runner.replica import Replica, Settings
 
 _REACH_SECONDS = 30.0
@@ -60,29 +62,34 @@ def run(
     log_format: Annotated[LogFormat, typer.Option(help="`json` is one object per line.")] = LogFormat.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """Run sensors until SIGTERM or Ctrl-C, then finish what is under way. More replicas share the work."""
+    """Run sensors and event sources until SIGTERM or Ctrl-C, then finish what is under way.
+
+    More replicas share the work; of event sources that must run once, one replica works.
+    """
     from eventbus.cli.connection import connect
     from eventbus.cli.logs import set_up_logging
-    from eventbus.cli.manifests import load_sensors, refuse_collisions
+    from eventbus.cli.manifests import load_all, refuse_collisions
     from eventbus.names import BusName
     from sensors.runner.replica import Settings
 
     set_up_logging(logging.DEBUG if verbose else logging.INFO, log_format)
-    sensors = load_sensors(files, BusName(namespace, bus), generation)
+    sensors, sources = load_all(files, BusName(namespace, bus), generation)
     refuse_collisions(sensors)
-    for loaded in sensors:
-        for warning in loaded.manifest.warnings:
-            log.warning("%s", warning)
+    manifests = [*(each.manifest for each in sensors), *(each.manifest for each in sources)]
+    for warning in [warning for manifest in manifests for warning in manifest.warnings]:
+        log.warning("%s", warning)
     settings = Settings(concurrency=concurrency, drain_seconds=drain_seconds)
-    replicas: list[Replica] = []
-    with connect(bootstrap_servers, namespace, bus, verbose=False) as home, _health_server(replicas, health_port):
+    parts: list[Replica | SourceRunner] = []
+    with connect(bootstrap_servers, namespace, bus, verbose=False) as home, _health_server(parts, health_port):
         try:
             for replica in _make_replicas(home, sensors, None if slot is None else str(slot), partitions, settings):
-                replicas.append(replica)  # noqa: PERF402 - those that were made must be stopped if one cannot be
-            _run_until_stopped(replicas)
+                parts.append(replica)  # noqa: PERF402 - those that were made must be stopped if one cannot be
+            for runner in _make_runners(home, sources, drain_seconds):
+                parts.append(runner)  # noqa: PERF402 - as above
+            _run_until_stopped(parts)
         finally:
-            _stop(replicas, drain_seconds)
-    failure = next((replica.failure for replica in replicas if replica.failure is not None), None)
+            _stop(parts, drain_seconds)
+    failure = next((part.failure for part in parts if part.failure is not None), None)
     if failure is not None:
         raise failure
     log.info("stopped")
@@ -104,47 +111,67 @@ def _make_replicas(
         yield insist(partial(loaded.sensor.start, bus, slot=slot, partitions=partitions, settings=settings), deadline)
 
 
+def _make_runners(home: Bus, sources: Sequence[LoadedSource], drain_seconds: float) -> Iterator[SourceRunner]:
+    """After the sensors: so no event comes before there is somebody to match it."""
+    from functools import partial
+
+    from eventbus.bus import Bus
+    from eventbus.cli.connection import insist
+    from eventbus.clock import Deadline, SystemClock
+
+    if not sources:
+        return
+    from eventsources.election import take_part
+    from eventsources.runner import SourceRunner
+
+    deadline = Deadline(SystemClock(), _REACH_SECONDS)
+    for loaded in sources:
+        bus = Bus(home.cluster, loaded.bus, bootstrap_servers=home.bootstrap_servers)
+        elect = partial(take_part, namespace=loaded.bus.namespace)
+        yield insist(partial(SourceRunner, loaded.manifest, bus, elect, drain_seconds=drain_seconds), deadline)
+
+
 @contextmanager
-def _health_server(replicas: Sequence[Replica], port: int | None) -> Iterator[None]:
+def _health_server(parts: Sequence[Part], port: int | None) -> Iterator[None]:
     """It answers from before the first replica is made until the last one has ended."""
     from sensors.health import HealthServer
 
     if port is None:
         yield
         return
-    with HealthServer(replicas, port) as server:
+    with HealthServer(parts, port) as server:
         log.info("health and metrics: http://127.0.0.1:%d/healthz, /readyz, /metrics", server.port)
         yield
 
 
-def _run_until_stopped(replicas: Sequence[Replica]) -> None:
+def _run_until_stopped(parts: Sequence[Replica | SourceRunner]) -> None:
     """Until a signal comes or one of them fails."""
     from sensors.runner.tuning import relax_garbage_collection
     from sensors.sensor import stop_signals
 
     relax_garbage_collection()
     with stop_signals() as stopped:
-        for replica in replicas:
-            replica.start()
-        unready = list(replicas)
-        while not stopped.wait(_LOOK_SECONDS) and all(replica.failure is None for replica in replicas):
-            for replica in [replica for replica in unready if replica.ready()]:
-                log.info("sensor %s is ready, slot %s", replica.name, replica.slot)
-                unready.remove(replica)
+        for part in parts:
+            part.start()
+        unready = list(parts)
+        while not stopped.wait(_LOOK_SECONDS) and all(part.failure is None for part in parts):
+            for part in [part for part in unready if part.ready()]:
+                log.info("%s is ready%s", part.title, f", slot {part.slot}" if part.slot else "")
+                unready.remove(part)
 
 
-def _stop(replicas: Sequence[Replica], drain_seconds: float) -> None:
+def _stop(parts: Sequence[Replica | SourceRunner], drain_seconds: float) -> None:
     """All at once, so that they share the time they have. A second Ctrl-C does not wait for them."""
     from eventbus.errors import EventBusError
 
-    if not replicas:
+    if not parts:
         return
 
-    def stop(replica: Replica) -> None:
-        with suppress(EventBusError):  # it stays in `Replica.failure`
-            replica.stop()
+    def stop(part: Replica | SourceRunner) -> None:
+        with suppress(EventBusError):  # it stays in `failure`
+            part.stop()
 
-    threads = [threading.Thread(target=stop, args=(replica,), daemon=True) for replica in replicas]
+    threads = [threading.Thread(target=stop, args=(part,), daemon=True) for part in parts]
     try:
         log.info("stopping; actions that run have %g s to finish", drain_seconds)
         for thread in threads:

@@ -20,8 +20,8 @@ from eventbus.cli.printing import console, say, say_json
 if TYPE_CHECKING:
     from eventbus.bus import Bus
     from eventbus.events import Event
+    from eventbus.jsonl import Line
     from eventbus.ports import Position
-    from eventsources.jsonl import Line
 
     Lines: TypeAlias = Callable[[], Iterable[Line]]
 
@@ -95,7 +95,7 @@ def _refuse_mixture(described: Described, file: Path | None, rate: float | None)
 
 def _file(file: Path) -> Lines:
     """A file is read twice rather than kept in memory; what can be read only once has to be kept."""
-    from eventsources.jsonl import STDIN, read_lines
+    from eventbus.jsonl import STDIN, read_lines
 
     if str(file) == STDIN or not file.is_file():
         kept = list(read_lines(file))
@@ -108,7 +108,7 @@ def _single(described: Described) -> Lines:
 
     from eventbus.errors import ConfigError, InvalidEvent
     from eventbus.events import DEFAULT_TYPE, Attribute, Event
-    from eventsources.jsonl import Line
+    from eventbus.jsonl import Line
 
     if described.source is None or described.name is None:
         raise ConfigError("say what to send: --source and --name for one event, or --file for many")

@@ -23,6 +23,7 @@ class Report(msgspec.Struct, frozen=True):
 
     file: str
     sensors: list[str]
+    event_sources: list[str]
     others: int
     """Documents of other kinds, which are passed over."""
     errors: list[Problem]
@@ -34,6 +35,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     files: int
     sensors: int
+    event_sources: int
     others: int
     errors: int
     warnings: int
@@ -43,6 +45,7 @@ class Summary(msgspec.Struct, frozen=True):
         return cls(
             len(reports),
             sum(len(report.sensors) for report in reports),
+            sum(len(report.event_sources) for report in reports),
             sum(report.others for report in reports),
             sum(len(report.errors) for report in reports),
             sum(len(report.warnings) for report in reports),
@@ -52,6 +55,7 @@ class Summary(msgspec.Struct, frozen=True):
         parts = [
             counted(self.files, "file"),
             counted(self.sensors, "sensor"),
+            *([counted(self.event_sources, "event source")] if self.event_sources else []),
             counted(self.errors, "error"),
             counted(self.warnings, "warning"),
         ]
@@ -86,23 +90,25 @@ def _reports(path: Path) -> Iterable[Report]:
     from sensors.spec.problems import Problem
 
     reports = [_report(file) for file in find_manifests([path])]
-    if not any(report.sensors or report.errors for report in reports):
-        reports[0].warnings.append(Problem("there is no Sensor here", shown_name(path)))
+    if not any(report.sensors or report.event_sources or report.errors for report in reports):
+        reports[0].warnings.append(Problem("there is no Sensor and no EventSource here", shown_name(path)))
     return reports
 
 
 def _report(path: Path) -> Report:
     from eventbus.cli.manifests import read_source, shown_name
-    from sensors.spec.loader import inspect_text
+    from eventsources.spec import MANIFESTS
     from sensors.spec.problems import ManifestError
 
     file = shown_name(path)
     try:
-        found = inspect_text(read_source(path), file)
+        found = MANIFESTS.inspect_text(read_source(path), file)
     except ManifestError as error:
-        return Report(file, [], 0, error.problems, [])
-    warnings = [warning for sensor in found.sensors for warning in sensor.warnings]
-    return Report(file, [sensor.name for sensor in found.sensors], found.others, list(found.problems), warnings)
+        return Report(file, [], [], 0, error.problems, [])
+    warnings = [warning for manifest in found.manifests for warning in manifest.warnings]
+    sensors = [each.name for each in found.manifests if each.called == "Sensor"]
+    sources = [each.name for each in found.manifests if each.called == "EventSource"]
+    return Report(file, sensors, sources, found.others, list(found.problems), warnings)
 
 
 def _print(report: Report) -> None:
@@ -114,5 +120,6 @@ def _print(report: Report) -> None:
         say(f"… and {len(report.errors) - MAX_SHOWN} more errors in {report.file}")
     for problem in report.warnings:
         say(("warning: ", "yellow"), str(problem))
-    if report.sensors and not report.errors:
-        say(("ok: ", "green"), f"{report.file}: {', '.join(report.sensors)}")
+    names = [*report.sensors, *report.event_sources]
+    if names and not report.errors:
+        say(("ok: ", "green"), f"{report.file}: {', '.join(names)}")

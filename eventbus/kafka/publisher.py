@@ -38,6 +38,9 @@ class KafkaPublisher:
             raise self._error(kafka_error(exception), output) from None
         self._client.poll(0)
 
+    def serve(self, timeout: float) -> None:
+        self._client.poll(timeout)
+
     def flush(self, timeout: float) -> int:
         return self._client.flush(timeout)
 

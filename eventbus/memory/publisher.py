@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 
 from eventbus.errors import LogError, UnproducibleError
 from eventbus.memory.broker import Broker
@@ -10,6 +11,7 @@ from eventbus.memory.topics import CLIENT_MAX_BYTES
 from eventbus.ports import Output, Position
 
 _Done = Callable[[LogError | None, Position | None], None]
+_Fate = tuple[_Done, LogError | None, Position | None]
 
 
 class MemoryPublisher:
@@ -17,7 +19,7 @@ class MemoryPublisher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._untold: list[tuple[_Done, LogError | None, Position | None]] = []
+        self._untold: SimpleQueue[_Fate] = SimpleQueue()
 
     def send(self, output: Output, done: _Done) -> None:
         size = output.size()
@@ -25,9 +27,17 @@ class MemoryPublisher:
             raise UnproducibleError(f"a record for {output.topic} is too large to be sent", index=0)
         self._tell()
         try:
-            self._untold.append((done, None, self._write(output, size)))
+            self._untold.put((done, None, self._write(output, size)))
         except UnproducibleError as error:
-            self._untold.append((done, error, None))
+            self._untold.put((done, error, None))
+
+    def serve(self, timeout: float) -> None:
+        try:
+            done, error, position = self._untold.get(timeout=timeout)
+        except Empty:
+            return
+        done(error, position)
+        self._tell()
 
     def flush(self, timeout: float) -> int:  # noqa: ARG002 - nothing is ever under way
         self._tell()
@@ -48,6 +58,9 @@ class MemoryPublisher:
         return Position(output.topic, output.partition, offset)
 
     def _tell(self) -> None:
-        untold, self._untold = self._untold, []
-        for done, error, position in untold:
+        while True:
+            try:
+                done, error, position = self._untold.get_nowait()
+            except Empty:
+                return
             done(error, position)

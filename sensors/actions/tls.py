@@ -67,10 +67,10 @@ class Tls(SpecModel):
             context.verify_mode = ssl.CERT_NONE
         elif secrets.ca is not None and self.caCertSecret is not None:
             pem = secrets.ca.reveal()
-            _use(f"secret `{self.caCertSecret.name}`", lambda: context.load_verify_locations(cadata=pem))
+            use_certificates(f"secret `{self.caCertSecret.name}`", lambda: context.load_verify_locations(cadata=pem))
         elif self.caCertFile is not None:
             file = self.caCertFile
-            _use(f"file `{file}`", lambda: context.load_verify_locations(file))
+            use_certificates(f"file `{file}`", lambda: context.load_verify_locations(file))
         else:
             context.load_default_certs()
         self._identify(context, secrets)
@@ -80,13 +80,13 @@ class Tls(SpecModel):
         """An empty pass phrase, because OpenSSL would ask for it on the terminal."""
         cert_file, key_file = self.clientCertFile, self.clientKeyFile
         if cert_file is not None:
-            _use(f"file `{cert_file}`", lambda: context.load_cert_chain(cert_file, key_file, lambda: ""))
+            use_certificates(f"file `{cert_file}`", lambda: context.load_cert_chain(cert_file, key_file, lambda: ""))
         elif secrets.cert is not None and self.clientCertSecret is not None:
             pem = "\n".join(each.reveal() for each in (secrets.cert, secrets.key) if each is not None)
-            _use(f"secret `{self.clientCertSecret.name}`", lambda: _load_chain(context, pem))
+            use_certificates(f"secret `{self.clientCertSecret.name}`", lambda: load_chain(context, pem))
 
 
-def _load_chain(context: ssl.SSLContext, pem: str) -> None:
+def load_chain(context: ssl.SSLContext, pem: str) -> None:
     """Python's ssl reads a key only from a file, so it gets one that nobody else can read and that is gone at once."""
     handle, name = tempfile.mkstemp()  # readable by nobody but us
     try:
@@ -97,7 +97,7 @@ def _load_chain(context: ssl.SSLContext, pem: str) -> None:
         Path(name).unlink()
 
 
-def _use(what: str, load: Callable[[], None]) -> None:
+def use_certificates(what: str, load: Callable[[], None]) -> None:
     try:
         load()
     except OSError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from sensors.expressions import parse
+from sensors.expressions import Expression, parse
 from sensors.filters.candidate import Candidate, Check, Rejection
 from sensors.filters.spec import ExprFilter
 from sensors.operators import EvaluationError
@@ -15,8 +16,12 @@ REASON = "expr"
 
 
 def compile_expr(spec: ExprFilter) -> Check:
-    expression = parse(spec.expr)
-    fields = [(field.name, field.path, compile_path(field.path)) for field in spec.fields]
+    return check_of(parse(spec.expr), {field.name: field.path for field in spec.fields})
+
+
+def check_of(expression: Expression, paths: Mapping[str, str]) -> Check:
+    """`paths` says where in the data the names of the expression are."""
+    fields = [(name, path, compile_path(path)) for name, path in paths.items()]
 
     def check(candidate: Candidate) -> Rejection | None:
         document = candidate.document

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import EventBusError, FatalError
@@ -214,6 +215,21 @@ class Replica:
 
     def healthy(self) -> bool:
         return not self.complaints()
+
+    @property
+    def title(self) -> str:
+        return f"sensor {self.name}"
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
+
+    def waiting_for(self) -> list[str]:
+        """Why it does not take part yet, or no longer."""
+        if self.ready():
+            return []
+        waiting = [f"the {stage} stage is not ready" for stage, loop in self.loops.items() if not loop.ready()]
+        return waiting or ["it is stopping"]
 
     def complaints(self) -> list[str]:
         """Why this replica should be restarted, if it should. One that is being stopped is left in peace."""

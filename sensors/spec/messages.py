@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -98,9 +98,13 @@ def _unknown_field(path: Path, model: type[SpecModel]) -> str:
 
 
 def _model_at(model: type[SpecModel], path: Path) -> type[SpecModel]:
-    for step in path:
+    steps = iter(path)
+    for step in steps:
         if isinstance(step, str):
-            model = next(_models_in(model.model_fields[step].annotation))
+            annotation = model.model_fields[step].annotation
+            model = next(_models_in(annotation))
+            if get_origin(annotation) is dict:
+                next(steps, None)  # a name that somebody has chosen
     return model
 
 

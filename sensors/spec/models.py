@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
-from pydantic import Field, PrivateAttr, StrictInt, create_model, model_validator
+from pydantic import Field, StrictInt, create_model, model_validator
 
 from eventbus.names import BusName, SensorName
 from sensors.actions import ACTIONS, REFUSED
@@ -22,14 +22,21 @@ from sensors.conditions import Condition, parse
 from sensors.filters.spec import Filters, Operator, Transform
 from sensors.parameters import Parameters
 from sensors.spec.base import Flaw, SpecModel
-from sensors.spec.checks import naming_flaws, policy_flaws, script_flaws, spec_flaws, template_flaws, trigger_flaws
+from sensors.spec.checks import (
+    naming_flaws,
+    policy_flaws,
+    script_flaws,
+    spec_flaws,
+    spec_warnings,
+    template_flaws,
+    trigger_flaws,
+)
 from sensors.spec.fields import Bool, CountFromOne, EventReference, KubernetesName, PartName, StringMap
 from sensors.spec.joins import JoinSpec, join_flaws
+from sensors.spec.manifest import Manifest
 from sensors.spec.podtemplate import PodTemplate
 from sensors.spec.policy import Backoff, Policy, RateLimit
-from sensors.spec.problems import Problem
 
-API_VERSIONS = ("argoproj.io/v1alpha1", "eventbus.dev/v1alpha1")
 KIND = "Sensor"
 Mode: TypeAlias = Literal["atMostOnce", "atLeastOnce"]
 
@@ -192,77 +199,27 @@ class SensorSpec(SpecModel):
         return {trigger.name: parse(trigger.template.conditions, names) for trigger in self.triggers}
 
 
-class Metadata(SpecModel):
-    """Kubernetes' object metadata. What only a cluster writes is accepted and forgotten."""
-
-    from_cluster: ClassVar[frozenset[str]] = frozenset(
-        {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"}
-        | {"managedFields", "ownerReferences", "finalizers", "selfLink"}
-    )
-
-    name: KubernetesName
-    namespace: KubernetesName = "default"
-    labels: StringMap = Field(default={})
-    annotations: StringMap = Field(default={})
-    generation: CountFromOne = 1
-    """Counts the changes of the spec; of two replicas with different ones, the higher takes over."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _forget(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        forgotten = cls.from_cluster | {"generateName"}  # which is a flaw already
-        return {name: value for name, value in data.items() if name not in forgotten}
-
-    @classmethod
-    def flaws(cls, data: Any) -> Iterator[Flaw]:
-        if isinstance(data, Mapping) and "generateName" in data:
-            message = "`generateName` is not possible: a sensor's topics need a fixed `name`"
-            yield Flaw(("generateName",), message, about_key=True)
-
-
-class SensorManifest(SpecModel):
+class SensorManifest(Manifest):
     """A Sensor, as it is written in a YAML file or kept by Kubernetes."""
 
-    apiVersion: Literal["argoproj.io/v1alpha1", "eventbus.dev/v1alpha1"]
-    kind: Literal["Sensor"]
-    metadata: Metadata
-    spec: SensorSpec
-    status: Annotated[Any, Field(exclude=True)] = None
-    """What a cluster says about the sensor; ignored."""
+    called = KIND
+    plural = "sensors"
 
-    _warnings: tuple[Problem, ...] = PrivateAttr(default=())
+    kind: Literal["Sensor"]
+    spec: SensorSpec
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
         return naming_flaws(data)
 
     @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def generation(self) -> int:
-        return self.metadata.generation
-
-    @property
     def full_name(self) -> SensorName:
         """The sensor on its bus: what its topics and groups are named after."""
         return SensorName(BusName(self.namespace, self.spec.eventBusName), self.name)
 
-    @property
-    def warnings(self) -> tuple[Problem, ...]:
-        """What is allowed but probably not meant."""
-        return self._warnings
-
-    def attach_warnings(self, warnings: Iterable[Problem]) -> None:
-        """For whoever read the manifest and knows where everything stood."""
-        self._warnings = tuple(warnings)
+    def advice(self) -> Iterator[Flaw]:
+        for flaw in spec_warnings(self.spec):
+            yield Flaw(("spec", *flaw.path), flaw.message)
 
     def digest(self) -> str:
         """Stands for what the spec means: defaults, spelling and order do not matter, and neither do `without_meaning`.

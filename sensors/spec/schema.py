@@ -15,7 +15,8 @@ from pydantic_core import core_schema
 from sensors.actions import ACTIONS
 from sensors.spec.base import SpecModel
 from sensors.spec.fielddocs import field_docs
-from sensors.spec.models import Metadata, SensorManifest, TriggerTemplateBase
+from sensors.spec.manifest import Metadata
+from sensors.spec.models import SensorManifest, TriggerTemplateBase
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _UNWRITABLE = frozenset(kind for kind, action in ACTIONS.items() if not action.in_manifests)

@@ -73,7 +73,7 @@ def test_a_replica_is_unready_until_it_runs_and_again_when_it_stops(bus: Bus) ->
         assert code == 503
         assert json.loads(body)["complaints"] == [
             {
-                "sensor": "default/default/orders",
+                "name": "default/default/orders",
                 "slot": "0",
                 "reasons": [f"the {stage} stage is not ready" for stage in Stage],
             }
@@ -81,7 +81,7 @@ def test_a_replica_is_unready_until_it_runs_and_again_when_it_stops(bus: Bus) ->
         with replica:
             replica.wait_ready()
             assert _get(server, "/readyz")[0] == 200
-            assert _get(server, "/healthz") == (200, '{"ok":true,"sensors":["default/default/orders"]}\n')
+            assert _get(server, "/healthz") == (200, '{"ok":true,"running":["default/default/orders"]}\n')
         assert _get(server, "/readyz")[0] == 503
         assert _get(server, "/healthz")[0] == 200, "a replica that is stopped on purpose needs no restart"
 
@@ -124,7 +124,7 @@ def test_a_replica_that_failed_says_why(bus: Bus, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(FatalError):
             replica.stop()
     assert code == 503
-    assert [(each["sensor"], each["reasons"]) for each in json.loads(body)["complaints"]] == [
+    assert [(each["name"], each["reasons"]) for each in json.loads(body)["complaints"]] == [
         ("default/default/orders", ["the disk is full"])
     ]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eventbus.cloudevents import to_json
 from eventbus.errors import ConfigError
 from eventbus.events import Event
-from eventsources.jsonl import parse_lines, read_events, read_lines
+from eventbus.jsonl import parse_lines, read_events, read_lines
 
 COMPLETE = b'{"specversion":"1.0","id":"1","source":"shop","type":"t","name":"kept","data": 1.50 }'
 

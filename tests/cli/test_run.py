@@ -16,8 +16,8 @@ from urllib3 import request
 
 from eventbus import Bus
 from eventbus.cli import run as module
+from eventbus.jsonl import read_events
 from eventbus.kafka import admin
-from eventsources.jsonl import read_events
 from tests.cli.conftest import JOIN, Command
 from tests.cli.processes import Program
 

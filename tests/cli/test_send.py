@@ -13,8 +13,8 @@ import pytest
 
 from eventbus.cli import send as module
 from eventbus.events import Event
+from eventbus.jsonl import Line
 from eventbus.kafka import KafkaCluster
-from eventsources.jsonl import Line
 from tests.cli.conftest import EVENTS, Command
 
 ONE = ["send", "--source", "shop", "--name", "order"]

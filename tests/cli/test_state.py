@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventbus import Bus
-from eventsources.jsonl import read_events
+from eventbus.jsonl import read_events
 from sensors.sensor import Sensor
 from tests.cli.conftest import JOIN, Command
 

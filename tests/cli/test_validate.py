@@ -87,7 +87,7 @@ EVENT_SOURCE = """\
 apiVersion: argoproj.io/v1alpha1
 kind: EventSource
 metadata: {name: shop}
-spec: {webhook: {order: {port: "12000"}}}
+spec: {webhook: {order: {port: "12000", endpoint: /order}}}
 """
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n"
 MISSPELT = JOIN.replace("conditions: paid", "conditions: payed")
@@ -96,12 +96,29 @@ MISSPELT = JOIN.replace("conditions: paid", "conditions: payed")
 def test_documents_of_other_kinds_are_passed_over_and_counted(cli: Command, tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text("---\n".join([EVENT_SOURCE, JOIN, "# nothing\n", CONFIG_MAP]))
     answer = cli("validate", tmp_path)
-    passed_over = "2 documents of other kinds passed over"
+    passed_over = "1 document of other kinds passed over"
     assert answer == (
         0,
-        f"ok: {tmp_path / 'all.yaml'}: orders\n",
-        f"1 file, 1 sensor, 0 errors, 0 warnings, {passed_over}\n",
+        f"ok: {tmp_path / 'all.yaml'}: orders, shop\n",
+        f"1 file, 1 sensor, 1 event source, 0 errors, 0 warnings, {passed_over}\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "message"),
+    [
+        ("endpoint: order}", "4:51", "`endpoint` must be a path such as `/orders`, not `order`"),
+        ("endpiont: /order}", "4:41", "unknown field `endpiont`"),
+        ("endpoint: /order, method: GET}", "4:67", "`method` must be POST, PUT or PATCH, not `GET`"),
+    ],
+)
+def test_what_is_wrong_with_an_event_source_is_told(
+    cli: Command, orders: Path, wrong: str, place: str, message: str
+) -> None:
+    orders.write_text(EVENT_SOURCE.replace("endpoint: /order}", wrong))
+    out = cli("validate", orders).out
+    assert f"error: {orders}:{place}" in out
+    assert message in out
 
 
 @pytest.mark.parametrize("kind", ["sensor", "Sensors", "Sensro"])
@@ -111,9 +128,9 @@ def test_a_kind_that_is_misspelt_is_not_another_kind(cli: Command, orders: Path,
 
 
 def test_nothing_but_other_kinds_is_probably_not_what_was_meant(cli: Command, orders: Path) -> None:
-    orders.write_text(EVENT_SOURCE)
+    orders.write_text(CONFIG_MAP)
     answer = cli("validate", orders)
-    assert (answer.code, answer.out) == (0, f"warning: {orders}: there is no Sensor here\n")
+    assert (answer.code, answer.out) == (0, f"warning: {orders}: there is no Sensor and no EventSource here\n")
     assert cli("validate", orders, "--strict").code == 1
 
 

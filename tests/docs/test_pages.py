@@ -14,10 +14,11 @@ import pytest
 import eventbus
 import sensors
 from eventbus import BusName, Event
+from eventsources.spec import EVENT_SOURCES
 from sensors.explain import Explainer
 from sensors.sensor import Sensor
 from sensors.spec.loader import load_text
-from tests.docs.pages import ROOT, anchors, blocks, links, pages
+from tests.docs.pages import ROOT, Block, anchors, blocks, links, pages
 
 LIMITS = {"README.md": 150, "docs/tutorial.md": 200, "docs/configuration.md": 900}
 README = ROOT / "README.md"
@@ -96,6 +97,20 @@ def test_examples_on_pages_are_true(page: Path) -> None:
             runner.run(test, clear_globs=False)
     assert runner.failures == 0
     assert runner.tries > 0
+
+
+@pytest.mark.parametrize(
+    ("page", "block"),
+    [
+        pytest.param(page, block, id=f"{page.name}:{block.line}")
+        for page in pages()
+        for block in blocks(page)
+        if block.info == "yaml" and "kind: EventSource" in block.text
+    ],
+)
+def test_event_sources_on_pages_are_valid(page: Path, block: Block) -> None:
+    [manifest] = EVENT_SOURCES.load_text(block.text, str(page))
+    assert manifest.warnings == ()
 
 
 # --- README ---------------------------------------------------------------------------------------------------------

@@ -6,16 +6,13 @@ our own client, because only that one can tell a request that never left from on
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
-from eventbus.errors import ConfigError
+from eventbus.kubeaccess import connection_pools, credentials, load_configuration
 from sensors.actions.base import ActionError
 
 if TYPE_CHECKING:
@@ -92,7 +89,7 @@ class Cluster:
 
     def __init__(self) -> None:
         """Raises `ConfigError` when it is not known how to reach a cluster."""
-        self._configuration = _load_configuration()
+        self._configuration = load_configuration("the actions `k8s` and `argoWorkflow`")
         self._http = _connect(self._configuration)
         self._types: dict[tuple[str, str], ResourceType] = {}
 
@@ -145,7 +142,7 @@ class Cluster:
 
     def _request(self, method: str, path: str, body: Any = None, content_type: str = _JSON) -> Object:
         changes = method != "GET"
-        headers = {"Accept": _JSON, "User-Agent": "kafka-eventbus", **_credentials(self._configuration)}
+        headers = {"Accept": _JSON, "User-Agent": "kafka-eventbus", **credentials(self._configuration)}
         if body is not None:
             headers["Content-Type"] = content_type
         content = None if body is None else msgspec.json.encode(body)
@@ -187,52 +184,7 @@ def _phrase(code: int) -> str:
         return ""
 
 
-# --- configuration --------------------------------------------------------------------------------------------------
-
-
-def _load_configuration() -> Configuration:
-    """As `kubectl` finds it, except that a pod's own service account comes before a file in the home directory."""
-    try:
-        from kubernetes import client, config  # noqa: PLC0415 - only who has such a trigger needs it
-    except ImportError:
-        raise ConfigError(
-            "the actions `k8s` and `argoWorkflow` need the Kubernetes client: pip install 'kafka-eventbus[kubernetes]'"
-        ) from None
-    configuration = client.Configuration()
-    files = os.environ.get("KUBECONFIG")
-    in_cluster = not files and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
-    if not files and not in_cluster and not Path("~/.kube/config").expanduser().exists():
-        raise ConfigError(
-            "there is no Kubernetes cluster to act on: run in one, or name a kubeconfig file in KUBECONFIG"
-        )
-    try:
-        if in_cluster:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            config.load_kube_config(config_file=files, client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except Exception as error:  # whatever a damaged file makes of the client's own reader
-        where = f"KUBECONFIG={files}" if files else "the Kubernetes configuration"
-        raise ConfigError(f"{where} cannot be used: {_one_line(error)}") from None
-    return configuration
-
-
 def _connect(configuration: Configuration) -> HttpClient:
-    from kubernetes.client import ApiClient  # noqa: PLC0415
-
     from sensors.actions.http_client import HttpClient  # noqa: PLC0415
 
-    try:
-        pools = ApiClient(configuration).rest_client.pool_manager
-    except OSError as error:
-        raise ConfigError(f"the TLS files of the Kubernetes configuration cannot be used: {_one_line(error)}") from None
-    return HttpClient(TIMEOUT_SECONDS, pools=pools, max_body=MAX_ANSWER)
-
-
-def _credentials(configuration: Configuration) -> Mapping[str, str]:
-    """Asked for every time: tokens expire, and the client renews them."""
-    settings: Iterable[Mapping[str, Any]] = configuration.auth_settings().values()  # type: ignore[assignment]
-    return {each["key"]: each["value"] for each in settings if each["in"] == "header" and each["value"]}
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:_MAX_MESSAGE] or type(error).__name__
+    return HttpClient(TIMEOUT_SECONDS, pools=connection_pools(configuration), max_body=MAX_ANSWER)

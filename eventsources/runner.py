@@ -1,0 +1,239 @@
+"""Runs the sources of one EventSource: servers for those that are told, a thread for each that fetches.
+
+What fails is started again, after a pause that grows and is never the same for two. Of sources that must run once, one
+replica works: it is elected, and stops before another may begin. Should it not notice, its journal is closed to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import groupby
+from threading import Event as Flag
+from threading import Thread
+from typing import TypeAlias
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from eventbus.bus import Bus
+from eventbus.clock import SystemClock
+from eventbus.errors import ConfigError, EventBusError
+from eventbus.events import Event
+from eventsources.base import Context, Endpoint, Identity, Source, SourceError, SourceSpec, Stop
+from eventsources.election.ports import Election
+from eventsources.journal import Journal
+from eventsources.metrics import SourceMetrics
+from eventsources.receiver.app import Receiver, Route
+from eventsources.receiver.server import Server
+from eventsources.sink import Sieve, Sink
+from eventsources.sources import SOURCES
+from eventsources.sources.webhook import ReceiverSpec
+from eventsources.spec import EventSourceManifest
+from sensors.actions.tls import load_chain, use_certificates
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+_STEADY_SECONDS = 60.0
+"""Who has worked for so long begins with the shortest pause again."""
+_LOOK_SECONDS = 0.2
+
+log = logging.getLogger("eventbus.source")
+
+
+Elect: TypeAlias = Callable[[str], Election]
+"""Takes part in the election of an EventSource, by its name."""
+
+
+class SourceRunner:
+    """One EventSource in this process."""
+
+    slot = ""
+
+    def __init__(self, manifest: EventSourceManifest, bus: Bus, elect: Elect, *, drain_seconds: float = 20.0) -> None:
+        self.name = f"{bus.name.namespace}/{bus.name.bus}/{manifest.name}"
+        self.metrics = SourceMetrics()
+        self.failure: EventBusError | None = None
+        self._bus = bus
+        self._manifest = manifest
+        self._stop = Flag()
+        self._sink = Sink(bus, self.metrics)
+        self._threads: list[Thread] = []
+        self._servers: list[Server] = []
+        endpoints: list[tuple[Endpoint, Route, ReceiverSpec]] = []
+        for identity, spec in manifest.identities():
+            self.metrics.expect(identity)
+            made = SOURCES[identity.kind].make(spec)
+            if isinstance(made, Source):
+                run = partial(self._keep_running, made, identity, spec)
+                self._threads.append(Thread(target=run, name=f"source-{identity}", daemon=True))
+            elif isinstance(spec, ReceiverSpec):
+                route = Route(made, identity, Sieve.of(spec), spec.maxPayloadSize)
+                endpoints.append((made, route, spec))
+        endpoints.sort(key=lambda each: each[0].port)
+        for port, group in groupby(endpoints, key=lambda each: each[0].port):
+            self._servers.append(self._server(port, list(group), drain_seconds))
+        self._election = elect(manifest.name) if manifest.once else None
+
+    @property
+    def ports(self) -> list[int]:
+        """Where it listens."""
+        return [server.port for server in self._servers]
+
+    def start(self) -> SourceRunner:
+        for server in self._servers:
+            server.start()
+            log.info("%s listens on port %d", self.name, server.port)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Take nothing more; what was taken is written."""
+        self._stop.set()
+        for server in self._servers:
+            server.stop()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        if self._election is not None:
+            self._election.close()
+        self._sink.close()
+
+    @property
+    def title(self) -> str:
+        return f"event source {self.name}"
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
+
+    def ready(self) -> bool:
+        return not self._stop.is_set()
+
+    def waiting_for(self) -> list[str]:
+        return [] if self.ready() else ["it is stopping"]
+
+    def complaints(self) -> list[str]:
+        return [] if self.failure is None else [str(self.failure)]
+
+    # --- those that are told ----------------------------------------------------------------------------------------
+
+    def _server(self, port: int, endpoints: Sequence[tuple[Endpoint, Route, ReceiverSpec]], drain: float) -> Server:
+        app = Receiver({endpoint.path: route for endpoint, route, _ in endpoints}, self._sink, self.metrics)
+        return Server(app, port, _server_tls([spec for _, _, spec in endpoints]), drain)
+
+    # --- those that fetch -------------------------------------------------------------------------------------------
+
+    def _keep_running(self, source: Source, identity: Identity, spec: SourceSpec) -> None:
+        pause = _FIRST_PAUSE
+        clock = SystemClock()
+        sieve = Sieve.of(spec)
+        while self._may_run():
+            began = clock.monotonic()
+            try:
+                with self._context(identity, sieve) as (context, stop):
+                    source.run(context, stop)
+            except (SourceError, EventBusError) as error:
+                if clock.monotonic() - began > _STEADY_SECONDS:
+                    pause = _FIRST_PAUSE
+                self.metrics.restarted(identity)
+                log.warning("%s: %s; it begins again in about %.1f s", identity, error, pause)
+                self._stop.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that not all come back at once
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _may_run(self) -> bool:
+        if self._election is None or self._stop.is_set():
+            return not self._stop.is_set()
+        self.metrics.leading(self._manifest.name, leads=False)
+        leads = self._election.wait_until_leading(self._stop) is not None
+        self.metrics.leading(self._manifest.name, leads=leads)
+        return leads
+
+    @contextmanager
+    def _context(self, identity: Identity, sieve: Sieve) -> Iterator[tuple[Context, Stop]]:
+        if self._election is None:
+            yield Context(identity, SystemClock(), ThroughSink(self._sink, identity, sieve)), self._stop
+            return
+        journal = Journal(self._bus, identity)
+        try:
+            deliver = ThroughJournal(journal, self.metrics, identity, sieve, self._election)
+            yield Context(identity, SystemClock(), deliver, journal.remembered), _StopOrLoss(self._stop, self._election)
+        finally:
+            journal.close()
+
+
+class ThroughSink(msgspec.Struct, frozen=True):
+    """`Deliver` for sources that run in all replicas."""
+
+    sink: Sink
+    identity: Identity
+    sieve: Sieve
+
+    def __call__(self, events: Sequence[Event], remember: bytes | None = None) -> None:
+        if remember is not None:
+            raise SourceError("only a source that runs once can remember something")
+        self.sink.deliver(self.identity, self.sieve, events)
+
+
+class ThroughJournal(msgspec.Struct, frozen=True):
+    """`Deliver` for sources that run once."""
+
+    journal: Journal
+    metrics: SourceMetrics
+    identity: Identity
+    sieve: Sieve
+    election: Election
+
+    def __call__(self, events: Sequence[Event], remember: bytes | None = None) -> None:
+        if not self.election.leading:
+            raise SourceError("another replica leads now")
+        keyed = [self.sieve.keyed(event) for event in events]
+        wanted = [event for event in keyed if event is not None]
+        self.journal.write(wanted, remember)
+        self.metrics.count(self.identity, "published", len(wanted))
+        self.metrics.count(self.identity, "filtered", len(keyed) - len(wanted))
+
+
+class _StopOrLoss(Flag):
+    """Set when the process stops or another replica leads."""
+
+    def __init__(self, stop: Flag, election: Election) -> None:
+        super().__init__()
+        self._stop = stop
+        self._election = election
+
+    def is_set(self) -> bool:
+        return self._stop.is_set() or not self._election.leading
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """In short steps: leadership ends by itself."""
+        left = timeout
+        while not self.is_set() and (left is None or left > 0):
+            step = _LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS)
+            self._stop.wait(step)
+            left = None if left is None else left - step
+        return self.is_set()
+
+
+def _server_tls(specs: Sequence[ReceiverSpec]) -> ssl.SSLContext | None:
+    """All endpoints of a port share its certificate. Raises `ConfigError`."""
+    wanted = {(spec.serverCertSecret, spec.serverKeySecret, spec.clientCaSecret) for spec in specs}
+    if len(wanted) > 1:
+        raise ConfigError(f"the endpoints of port {specs[0].port} must all name the same certificates")
+    cert, key, authorities = wanted.pop()
+    if cert is None or key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    pem = f"{cert.read().reveal()}\n{key.read().reveal()}"
+    use_certificates(f"secret `{cert.name}`", lambda: load_chain(context, pem))
+    if authorities is not None:
+        trusted = authorities.read().reveal()
+        use_certificates(f"secret `{authorities.name}`", lambda: context.load_verify_locations(cadata=trusted))
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context

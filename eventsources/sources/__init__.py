@@ -1,0 +1,35 @@
+"""The kinds of event sources. A new one is one file here and one line in `SOURCES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from eventsources.base import Endpoint, Source, SourceSpec
+from eventsources.sources.calendar import CalendarSource, CalendarSpec
+from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
+
+
+class SourceKind(NamedTuple):
+    """What a manifest may say about a source, and how it is made from that."""
+
+    spec: type[SourceSpec]
+    make: Callable[[Any], Source | Endpoint]
+    once: bool
+    """Whether it must run in one process at a time: of several replicas one is elected."""
+
+
+SOURCES: dict[str, SourceKind] = {
+    "webhook": SourceKind(WebhookSpec, WebhookEndpoint, once=False),
+    "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
+}
+
+_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucket bitbucketserver emitter file generic gerrit"
+_LATER += " github gitlab hdfs kafka minio mns mqtt nats nsq pubsub pulsar redis redisStream resource sftp slack sns"
+_LATER += " sqs storageGrid stripe"
+
+REFUSED: dict[str, str] = {
+    kind: f"event sources of the kind `{kind}` are not supported yet; there are {', '.join(sorted(SOURCES))}"
+    for kind in _LATER.split()
+}
+"""Kinds that argo-events has, and why they cannot be had here."""

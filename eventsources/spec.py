@@ -1,0 +1,107 @@
+"""What an EventSource manifest may contain: argo-events' shape, with one section for every kind of source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, create_model
+
+from eventsources.base import Identity, SourceSpec
+from eventsources.sources import REFUSED, SOURCES
+from sensors.spec.base import Flaw, SpecModel, get
+from sensors.spec.fields import CountFromOne, EventReference, KubernetesName, StringMap
+from sensors.spec.loader import Reader
+from sensors.spec.manifest import Manifest
+from sensors.spec.models import SensorManifest
+from sensors.spec.podtemplate import KubernetesObject, PodTemplate
+
+
+class EventSourceSpecBase(SpecModel):
+    """Where events come from: sections by kind, in each of them specs by the name of the event."""
+
+    refused: ClassVar[Mapping[str, str]] = REFUSED
+
+    eventBusName: KubernetesName = "default"
+    replicas: CountFromOne = 1
+    """Of sources that must run once, one replica works and the others wait."""
+    loggingFields: StringMap = Field(default={})
+    template: PodTemplate | None = None
+    service: KubernetesObject | None = None
+    """The Kubernetes Service in front of the pods."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        kinds = [kind for kind in SOURCES if get(data, kind)]
+        if isinstance(data, Mapping) and not kinds and not any(kind in data for kind in REFUSED):
+            yield Flaw((), f"there is no source: add one of {', '.join(f'`{kind}`' for kind in sorted(SOURCES))}")
+        elected = {kind: SOURCES[kind].once for kind in kinds}
+        if len(set(elected.values())) > 1:
+            once = next(kind for kind, must in elected.items() if must)
+            message = f"`{once}` runs in one replica at a time and the other sources in all: make two EventSources"
+            yield Flaw((once,), message, about_key=True)
+        names = [(kind, name) for kind in kinds if isinstance(get(data, kind), Mapping) for name in get(data, kind)]
+        owners: dict[str, str] = {}
+        for kind, name in names:
+            if owners.setdefault(name, kind) != kind:
+                yield Flaw((kind, name), f"two events of this source are called `{name}`", about_key=True)
+        yield from _collisions(data, names)
+
+    def sources(self) -> Iterator[tuple[str, str, SourceSpec]]:
+        """Kind, name of the event, spec."""
+        for kind in SOURCES:
+            for name, spec in getattr(self, kind).items():
+                yield kind, name, spec
+
+
+def _collisions(data: Any, names: list[tuple[str, str]]) -> Iterator[Flaw]:
+    taken: dict[tuple[str, object], str] = {}
+    for kind, name in names:
+        spec = get(data, kind, name)
+        path, port = get(spec, "endpoint"), get(spec, "port")
+        if isinstance(path, str) and taken.setdefault((path, str(port or "")), name) != name:
+            other = taken[path, str(port or "")]
+            yield Flaw((kind, name, "endpoint"), f"`{path}` is the path of the event `{other}` already")
+
+
+if TYPE_CHECKING:
+
+    class EventSourceSpec(EventSourceSpecBase):
+        """See below."""
+
+else:
+    EventSourceSpec = create_model(
+        "EventSourceSpec",
+        __base__=EventSourceSpecBase,
+        __doc__=EventSourceSpecBase.__doc__,
+        **{
+            kind: (dict[Annotated[str, AfterValidator(str)], each.spec], Field(default={}))
+            for kind, each in SOURCES.items()
+        },
+    )
+
+
+class EventSourceManifest(Manifest):
+    """An EventSource, as it is written in a YAML file or kept by Kubernetes."""
+
+    called = "EventSource"
+    plural = "event sources"
+
+    kind: Literal["EventSource"]
+    spec: EventSourceSpec
+
+    @property
+    def once(self) -> bool:
+        """Whether one replica works while the others wait."""
+        return any(SOURCES[kind].once for kind, _, _ in self.spec.sources())
+
+    def identities(self) -> Iterator[tuple[Identity, SourceSpec]]:
+        for kind, name, spec in self.spec.sources():
+            yield Identity(self.name, name, kind), spec
+
+
+EVENT_SOURCES = Reader(EventSourceManifest)
+MANIFESTS: Reader[Manifest] = Reader(SensorManifest, EventSourceManifest)
+"""Whatever `eventbus run` can run."""
+
+__all__ = ["EVENT_SOURCES", "MANIFESTS", "EventReference", "EventSourceManifest", "EventSourceSpec"]

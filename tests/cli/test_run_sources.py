@@ -1,0 +1,96 @@
+"""`eventbus run` with event sources: from the outside world to an action, in real processes on a real Kafka."""
+
+from __future__ import annotations
+
+import signal
+import time
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from urllib3 import request
+
+from eventbus import Bus
+from tests.cli.processes import Program
+from tests.eventsources.serving import events_on
+
+WEBHOOK = """\
+apiVersion: eventbus.dev/v1alpha1
+kind: EventSource
+metadata: {name: shop}
+spec: {webhook: {order: {port: 0, endpoint: /orders}}}
+"""
+SENSOR = """\
+apiVersion: eventbus.dev/v1alpha1
+kind: Sensor
+metadata: {name: orders}
+spec:
+  dependencies: [{name: order, eventSourceName: shop, eventName: order}]
+  triggers: [{template: {name: tell, conditions: order, log: {}}}]
+"""
+CALENDAR = """\
+apiVersion: eventbus.dev/v1alpha1
+kind: EventSource
+metadata: {name: clock}
+spec: {calendar: {tick: {interval: 200ms}}}
+"""
+
+
+def _bus(on_kafka: list[str]) -> Bus:
+    return Bus.connect(on_kafka[1], namespace=on_kafka[3])
+
+
+@pytest.mark.kafka
+def test_a_request_becomes_an_action(on_kafka: list[str], tmp_path: Path) -> None:
+    manifest = tmp_path / "all.yaml"
+    manifest.write_text(f"{WEBHOOK}---\n{SENSOR}")
+    with Program("run", manifest, *on_kafka) as run:
+        port = run.wait_for("shop listens on port").rsplit(" ", 1)[1]
+        run.wait_for("orders is ready")
+        answer = request("POST", f"http://127.0.0.1:{port}/orders", body=b'{"id": 17}', retries=False)
+        assert answer.status == 202
+        run.wait_for("tell")
+        run.signal(signal.SIGTERM)
+        assert run.end() == 0
+    assert not any("Traceback" in line for line in run.err)
+
+
+@pytest.mark.kafka
+def test_of_two_replicas_one_ticks_and_the_other_takes_over(
+    on_kafka: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    manifest = tmp_path / "clock.yaml"
+    manifest.write_text(CALENDAR)
+    with _bus(on_kafka) as bus:
+        with Program("run", manifest, *on_kafka) as one, Program("run", manifest, *on_kafka) as other:
+            for program in (one, other):
+                program.wait_for("clock is ready")
+            _wait_for_events(bus, 5)
+            leader = one if _leads(one) else other
+            leader.signal(signal.SIGKILL)
+            killed = len(events_on(bus))
+            _wait_for_events(bus, killed + 10)
+            for program in (one, other):
+                program.signal(signal.SIGTERM)
+            for program in (one, other):
+                program.end()
+        ticks = sorted(event.attributes["time"] for event in events_on(bus))
+    assert len(set(ticks)) == len(ticks), "a tick was repeated"
+    steps = {round((_ms(later) - _ms(earlier)) / 200) for earlier, later in pairwise(ticks)}
+    assert steps == {1}, "a tick is missing"
+
+
+def _leads(program: Program) -> bool:
+    return any("(this one)" in line for line in program.err)
+
+
+def _wait_for_events(bus: Bus, number: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(events_on(bus)) < number:
+        assert time.monotonic() < deadline, "there are no more ticks"
+
+
+def _ms(moment: object) -> int:
+    return round(datetime.fromisoformat(str(moment)).timestamp() * 1000)

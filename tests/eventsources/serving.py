@@ -1,0 +1,95 @@
+"""An EventSource that runs, somebody to talk to it, and what it has put on the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event as Flag
+from typing import Any
+
+import urllib3
+
+from eventbus import Bus, Event
+from eventbus.cloudevents import from_kafka
+from eventsources.election.ports import Stop
+from eventsources.runner import SourceRunner
+from eventsources.spec import EVENT_SOURCES, EventSourceManifest
+
+_POOL = urllib3.PoolManager(retries=False, maxsize=4)
+
+
+class Alone:
+    """An election with one candidate, who can be voted out."""
+
+    def __init__(self) -> None:
+        self.leading = True
+        self.term: int | None = 1
+
+    def wait_until_leading(self, stop: Stop) -> int | None:
+        while not (self.leading or stop.is_set()):
+            Flag().wait(0.01)
+        return None if stop.is_set() else self.term
+
+    def close(self) -> None:
+        """Nobody waits for it."""
+
+
+def manifest(kind: str, name: str = "shop", **events: Mapping[str, Any]) -> EventSourceManifest:
+    return EVENT_SOURCES.make(
+        {
+            "apiVersion": "eventbus.dev/v1alpha1",
+            "kind": "EventSource",
+            "metadata": {"name": name},
+            "spec": {kind: events},
+        }
+    )
+
+
+class Shop:
+    """A webhook that runs, and the way to it."""
+
+    def __init__(self, bus: Bus, runner: SourceRunner) -> None:
+        self.bus = bus
+        self.runner = runner
+        self.url = f"http://127.0.0.1:{runner.ports[0]}"
+
+    def send(
+        self, body: bytes | str = b"{}", path: str = "/orders", method: str = "POST", **headers: str
+    ) -> urllib3.BaseHTTPResponse:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return _POOL.request(method, self.url + path, body=body, headers=named, timeout=10)
+
+    def events(self) -> list[Event]:
+        return events_on(self.bus)
+
+
+@contextmanager
+def shop(bus: Bus, **spec: Any) -> Iterator[Shop]:
+    """Its only event is `orders`."""
+    made = manifest("webhook", orders={"endpoint": "/orders", "port": 0, **spec})
+    runner = SourceRunner(made, bus, lambda _: Alone(), drain_seconds=2)
+    runner.start()
+    try:
+        yield Shop(bus, runner)
+    finally:
+        runner.stop()
+
+
+def events_on(bus: Bus) -> list[Event]:
+    """In the order of each partition."""
+    topic = bus.name.event_topic
+    reader = bus.cluster.reader()
+    found = []
+    try:
+        for partition in range(bus.ensure()):
+            start, end = reader.offsets(topic, partition)
+            reader.open(topic, partition, start)
+            while reader.position(topic, partition) < end:
+                found += [from_kafka(each.headers, each.value) for each in reader.read(500, 1.0)]
+    finally:
+        reader.close()
+    return found
+
+
+def metric(runner: SourceRunner, name: str, **labels: str) -> float:
+    return runner.metrics.registry.get_sample_value(name, labels) or 0.0
