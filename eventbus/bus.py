@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.cloudevents import to_kafka
@@ -18,6 +18,9 @@ from eventbus.hashing import partition_of
 from eventbus.names import BusName
 from eventbus.ports import Cluster, Output, Position, Publisher
 from eventbus.topics import ensure_event_topic
+
+if TYPE_CHECKING:
+    from eventbus.kafka.connection import Connection
 
 PUBLISH_SECONDS = 30.0
 
@@ -52,12 +55,19 @@ class Bus:
     ) -> Self:
         """A bus on Kafka: at this address, else `KAFKA_BOOTSTRAP_SERVERS`, else the embedded broker that runs.
 
-        `config` is passed on to the client (librdkafka's names).
+        `config` is passed on to the client (librdkafka's names), and goes before `EVENTBUS_KAFKA_…` in the environment.
         """
-        from eventbus.kafka import KafkaCluster
+        from eventbus.kafka.connection import from_environment
 
         servers = bootstrap_servers or os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or _embedded()
-        return cls(KafkaCluster(servers, config=config or {}), BusName(namespace, bus), bootstrap_servers=servers)
+        return cls.on(from_environment(servers, config or {}), BusName(namespace, bus))
+
+    @classmethod
+    def on(cls, connection: Connection, name: BusName | None = None) -> Self:
+        """A bus on Kafka, reached as the connection says."""
+        from eventbus.kafka import KafkaCluster
+
+        return cls(KafkaCluster(connection), name, bootstrap_servers=connection.bootstrap_servers)
 
     @classmethod
     def memory(cls, *, namespace: str = "default", bus: str = "default") -> Self:
