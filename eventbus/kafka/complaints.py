@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, Producer
 
@@ -24,6 +24,7 @@ from eventbus.kafka.handshake import certificate_fault, speaks_tls
 
 _SPEAKER = re.compile(r"\w+://\[?(?P<host>[^/\]]+)\]?:(?P<port>\d+)/")
 _TIMING = re.compile(r"\s*\(after \d+ms in state \w+\)")
+_HUNG_UP = "SSL handshake failed"
 
 _log = logging.getLogger("eventbus.kafka")
 
@@ -93,32 +94,42 @@ def connect(producer: Producer, complaints: Complaints, where: str) -> None:
             producer.poll(0)  # hands out what the brokers have said
 
 
+class _Broker(NamedTuple):
+    """Who has complained."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
 def explained(error: KafkaError, doing: str, settings: Config) -> LogError:
     """A refusal that only a person can lift, or one that may pass: brokers also hang up when they are stopped."""
     speaker = _SPEAKER.match(error.str())
     if speaker is None:
         return log_error(error, doing)
+    broker = _Broker(speaker["host"], int(speaker["port"]))
     said = _TIMING.sub("", error.str()[speaker.end() :].partition(": ")[2]).rstrip(". ")
-    host, port = speaker["host"], int(speaker["port"])
     if error.code() in codes.BAD_CREDENTIALS:
-        return _fatal(doing, f"{host}:{port} does not let this client in: {said}. {_mechanism_advice(said)}")
+        return _fatal(doing, f"{broker} does not let this client in: {said}. {_mechanism_advice(said)}")
     if error.code() == codes.UNRESOLVED:
-        return no_answer(doing, f"The name `{host}` is not known here.")
+        return no_answer(doing, f"The name `{broker.host}` is not known here.")
     if "ssl" in str(settings.get("security.protocol")).lower():
-        return _tls_trouble(error, said, host, port, doing, settings)
-    if speaks_tls(host, port):
-        return _fatal(doing, f"{host}:{port} speaks TLS, and this client does not. Set `tls` (docs/connection.md).")
+        return _tls_trouble(broker, said, doing, settings)
+    if speaks_tls(*broker):
+        return _fatal(doing, f"{broker} speaks TLS, and this client does not. Set `tls` (docs/connection.md).")
     return no_answer(doing)
 
 
-def _tls_trouble(error: KafkaError, said: str, host: str, port: int, doing: str, settings: Config) -> LogError:
-    fault = certificate_fault(host, port, settings)
+def _tls_trouble(broker: _Broker, said: str, doing: str, settings: Config) -> LogError:
+    fault = certificate_fault(*broker, settings)
     if fault is not None:
         return _fatal(doing, fault)
     if " alert " in said:
-        return _fatal(doing, f"{host}:{port} refuses this client's certificate, or misses one: {said}.")
-    if error.code() == codes.TLS_FAILED and not speaks_tls(host, port):
-        return no_answer(doing, f"{host}:{port} does not answer as TLS does; is it a listener without TLS?")
+        return _fatal(doing, f"{broker} refuses this client's certificate, or misses one: {said}.")
+    if _HUNG_UP in said and not speaks_tls(*broker):
+        return no_answer(doing, f"{broker} does not answer as TLS does: is it a listener without TLS?")
     return no_answer(doing)
 
 

@@ -65,7 +65,7 @@ class Settings:
     @property
     def transaction_timeout(self) -> float:
         """Seconds until the log aborts a transaction that nobody finishes: a successor waits no longer than that."""
-        settings = {"transaction.timeout.ms": 10_000, **self.connection.clients, **self.connection.producer}
+        settings: Config = {"transaction.timeout.ms": 10_000, **self.connection.clients, **self.connection.producer}
         return int(settings["transaction.timeout.ms"]) / 1000
 
     def admin(self) -> Config:
