@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.commits import committed
 from eventbus.kafka.config import Settings, make_client
-from eventbus.kafka.connection import Connection
+from eventbus.kafka.connection import CLIENT_ID, Connection
 from eventbus.kafka.consumer import KafkaConsumer
 from eventbus.kafka.producer import KafkaProducer
 from eventbus.kafka.publisher import KafkaPublisher
@@ -22,7 +22,7 @@ class KafkaCluster:
     or by a `Connection`, which says all of that."""
 
     def __init__(
-        self, where: str | Connection, *, config: Mapping[str, str] | None = None, client_id: str = "eventbus"
+        self, where: str | Connection, *, config: Mapping[str, str] | None = None, client_id: str = CLIENT_ID
     ) -> None:
         connection = where if isinstance(where, Connection) else Connection(where, config or {})
         self._settings = Settings(connection, client_id)

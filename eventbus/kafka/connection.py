@@ -15,6 +15,7 @@ import msgspec
 
 from eventbus.errors import ConfigError
 
+CLIENT_ID = "eventbus"
 PREFIX = "EVENTBUS_KAFKA_"
 _FILE = "_FILE"
 

@@ -8,14 +8,13 @@ from pathlib import Path as FilePath
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 
 from sensors.spec.base import Flaw, Path
 from sensors.spec.checks import spec_warnings
-from sensors.spec.messages import Written, translate
-from sensors.spec.models import API_VERSIONS, KIND, SensorManifest
+from sensors.spec.models import KIND, SensorManifest
 from sensors.spec.positions import Document
 from sensors.spec.problems import ManifestError, Problem
+from sensors.spec.validation import API_VERSIONS, Flawed, validated
 from sensors.spec.yamltree import plain, read_tree
 
 MAX_BYTES = 1024 * 1024
@@ -92,8 +91,8 @@ def _inspect(text: str, filename: str, passed_over: Callable[[Any], bool]) -> In
             others += 1
             continue
         try:
-            manifest = _validate(data, document.written)
-        except _Flawed as error:
+            manifest = validated(SensorManifest, KIND, data, document.written)
+        except Flawed as error:
             problems += map(document.problem, error.flaws)
             continue
         manifest.attach_warnings(map(document.problem, _warnings(manifest)))
@@ -115,38 +114,11 @@ def _is_something_else(data: Any) -> bool:
 def make_manifest(data: Mapping[str, Any]) -> SensorManifest:
     """A Sensor made by a program. Raises `ManifestError`, whose problems name fields instead of lines."""
     try:
-        manifest = _validate(data, lambda _: None)
-    except _Flawed as error:
+        manifest = validated(SensorManifest, KIND, data, lambda _: None)
+    except Flawed as error:
         raise ManifestError([_unplaced(flaw) for flaw in error.flaws]) from None
     manifest.attach_warnings(map(_unplaced, _warnings(manifest)))
     return manifest
-
-
-class _Flawed(Exception):
-    def __init__(self, flaws: list[Flaw]) -> None:
-        super().__init__()
-        self.flaws = flaws
-
-
-def _validate(data: Any, written: Written) -> SensorManifest:
-    flaws = list(_envelope_flaws(data))
-    if flaws:
-        raise _Flawed(flaws)  # it is something else altogether: complaints about its fields would only confuse
-    try:
-        return SensorManifest.model_validate(data)
-    except ValidationError as error:
-        raise _Flawed(list(translate(error, SensorManifest, written))) from None
-
-
-def _envelope_flaws(data: Any) -> Iterator[Flaw]:
-    if not isinstance(data, Mapping):
-        yield Flaw((), "a manifest must be a mapping with `apiVersion`, `kind`, `metadata` and `spec`")
-        return
-    for field, allowed in (("apiVersion", API_VERSIONS), ("kind", (KIND,))):
-        value = data.get(field)
-        if value not in allowed:
-            fault = "is missing" if value is None else f"cannot be `{value}`"
-            yield Flaw((field,), f"`{field}` {fault}; write {' or '.join(f'`{each}`' for each in allowed)}")
 
 
 def _warnings(manifest: SensorManifest) -> Iterator[Flaw]:

@@ -29,7 +29,6 @@ from sensors.spec.podtemplate import PodTemplate
 from sensors.spec.policy import Backoff, Policy, RateLimit
 from sensors.spec.problems import Problem
 
-API_VERSIONS = ("argoproj.io/v1alpha1", "eventbus.dev/v1alpha1")
 KIND = "Sensor"
 Mode: TypeAlias = Literal["atMostOnce", "atLeastOnce"]
 
