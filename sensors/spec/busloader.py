@@ -25,7 +25,7 @@ def load_event_bus(path: str | Path) -> EventBusManifest:
         found = list(tree.documents)  # what it lacks to be one is the better message
     if len(found) != 1:
         count = "no EventBus" if not found else f"{len(found)} EventBuses"
-        raise ManifestError([Problem(f"there is {count} in this file, and one is expected", file)])
+        raise ManifestError([Problem(f"this file has {count}, and one is expected", file)])
     document = Document(found[0], tree.source)
     try:
         return validated(EventBusManifest, KIND, plain(found[0]), document.written)
