@@ -35,10 +35,18 @@ class Bus:
     'default-default'
     """
 
-    def __init__(self, cluster: Cluster, name: BusName | None = None, *, bootstrap_servers: str = "") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: BusName | None = None,
+        *,
+        bootstrap_servers: str = "",
+        connection: Connection | None = None,
+    ) -> None:
         self.cluster = cluster
         self.name = name or BusName()
         self.bootstrap_servers = bootstrap_servers
+        self._connection = connection
         self._publisher: Publisher | None = None
         self._partitions = 0
         # Short-lived senders must not all begin with the same partition.
@@ -67,7 +75,8 @@ class Bus:
         """A bus on Kafka, reached as the connection says."""
         from eventbus.kafka import KafkaCluster
 
-        return cls(KafkaCluster(connection), name, bootstrap_servers=connection.bootstrap_servers)
+        cluster = KafkaCluster(connection)
+        return cls(cluster, name, bootstrap_servers=connection.bootstrap_servers, connection=connection)
 
     @classmethod
     def memory(cls, *, namespace: str = "default", bus: str = "default") -> Self:
@@ -75,6 +84,13 @@ class Bus:
         from eventbus.memory import MemoryCluster
 
         return cls(MemoryCluster(), BusName(namespace, bus))
+
+    def java_settings(self) -> dict[str, str]:
+        """How a Java client reaches the same brokers; its secrets are among it."""
+        from eventbus.kafka.connection import Connection
+        from eventbus.kafka.java import java_settings
+
+        return java_settings(self._connection or Connection(self.bootstrap_servers))
 
     def ensure(self, partitions: int | None = None) -> int:
         """Create the event topic if it is missing, check it if it is there; returns its partition count."""

@@ -13,6 +13,7 @@ from eventbus.errors import ConfigError
 from eventbus.names import BusName
 from sensors.spec.busloader import load_event_bus
 from sensors.spec.problems import ManifestError
+from tests.docs.pages import ROOT, blocks
 
 HEAD = """\
 apiVersion: argoproj.io/v1alpha1
@@ -56,6 +57,12 @@ def test_the_least_manifest(file: Path) -> None:
     assert bus.name == BusName("shop", "central")
     assert bus.connection().bootstrap_servers == "a:9093,b:9093"
     assert bus.connection().security() == {"security.protocol": "plaintext"}
+
+
+def test_the_manifest_of_the_documentation(file: Path) -> None:
+    [example] = [block.text for block in blocks(ROOT / "docs/connection.md") if block.info == "yaml"]
+    file.write_text(example)
+    assert load_event_bus(file).name == BusName("shop", "default")
 
 
 def test_scram_over_tls(file: Path, secrets: Path) -> None:
