@@ -18,13 +18,12 @@ from confluent_kafka import KafkaError, Producer
 from eventbus.errors import FatalError, LogError, RetriableError
 from eventbus.kafka import codes
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings
-from eventbus.kafka.connection import Config
+from eventbus.kafka.connection import Config, Connection
 from eventbus.kafka.errors import log_error, needs_a_person, no_answer, translated
 from eventbus.kafka.handshake import certificate_fault, speaks_tls
 
-_SPEAKER = re.compile(r"\w+://\[?(?P<host>[^/\]]+)\]?:(?P<port>\d+)/")
+_ADDRESS = re.compile(r"(?:\w+://)?\[?(?P<host>[^/\]]+)\]?:(?P<port>\d+)")
 _TIMING = re.compile(r"\s*\(after \d+ms in state \w+\)")
-_HUNG_UP = "SSL handshake failed"
 
 _log = logging.getLogger("eventbus.kafka")
 
@@ -49,6 +48,8 @@ class Complaints:
         _log.debug("%s", error)
         if needs_a_person(error) or error.code() in codes.NO_WAY_THERE:
             self._last = error
+        elif error.code() == codes.ALL_BROKERS_DOWN:  # all that is said of a listener that hangs up
+            self._last = self._last or error
 
     def refusal(self, client: WithCredentials, doing: str) -> FatalError | None:
         """Why a person has to do something. Costs nothing while the brokers have not complained."""
@@ -74,7 +75,7 @@ class Complaints:
         if error.code() in codes.BAD_CREDENTIALS and self._renewed(client):
             _log.info("the Kafka credentials have changed: going on with the new ones")
             return None
-        return explained(error, doing, self._settings.connection.security())
+        return explained(error, doing, self._settings.connection)
 
     def _renewed(self, client: WithCredentials) -> bool:
         latest = _credentials(self._settings.connection.security())
@@ -104,13 +105,14 @@ class _Broker(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-def explained(error: KafkaError, doing: str, settings: Config) -> LogError:
+def explained(error: KafkaError, doing: str, connection: Connection) -> LogError:
     """A refusal that only a person can lift, or one that may pass: brokers also hang up when they are stopped."""
-    speaker = _SPEAKER.match(error.str())
-    if speaker is None:
+    address = _ADDRESS.match(connection.bootstrap_servers if error.code() == codes.ALL_BROKERS_DOWN else error.str())
+    if address is None:
         return log_error(error, doing)
-    broker = _Broker(speaker["host"], int(speaker["port"]))
-    said = _TIMING.sub("", error.str()[speaker.end() :].partition(": ")[2]).rstrip(". ")
+    settings = connection.security()
+    broker = _Broker(address["host"], int(address["port"]))
+    said = _TIMING.sub("", error.str().partition(": ")[2]).rstrip(". ")
     if error.code() in codes.BAD_CREDENTIALS:
         return _fatal(doing, f"{broker} does not let this client in: {said}. {_mechanism_advice(said)}")
     if error.code() == codes.UNRESOLVED:
@@ -128,7 +130,7 @@ def _tls_trouble(broker: _Broker, said: str, doing: str, settings: Config) -> Lo
         return _fatal(doing, fault)
     if " alert " in said:
         return _fatal(doing, f"{broker} refuses this client's certificate, or misses one: {said}.")
-    if _HUNG_UP in said and not speaks_tls(*broker):
+    if speaks_tls(*broker) is False:
         return no_answer(doing, f"{broker} does not answer as TLS does: is it a listener without TLS?")
     return no_answer(doing)
 

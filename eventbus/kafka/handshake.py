@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-_SECONDS = 3.0
+_SECONDS = 1.0
 _EXPIRED = 10
 _NOT_YET_VALID = 9
 _UNTRUSTED = frozenset({2, 18, 19, 20, 21})
@@ -19,21 +19,34 @@ _WRONG_NAME = frozenset({62, 64})
 
 def certificate_fault(host: str, port: int, settings: Mapping[str, Any]) -> str | None:
     """What a client with these settings holds against the certificate of a broker; None where it finds nothing."""
+    context = _context(settings)
     try:
-        _shake_hands(host, port, _context(settings))
+        with (
+            socket.create_connection((host, port), _SECONDS) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return None
     except ssl.SSLCertVerificationError as error:
         return _sentence(f"{host}:{port}", error)
     except OSError:
         return None
-    return None
 
 
-def speaks_tls(host: str, port: int) -> bool:
+def speaks_tls(host: str, port: int) -> bool | None:
+    """None where nobody listens."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
-        _shake_hands(host, port, context)
+        with socket.create_connection((host, port), _SECONDS) as connection:
+            return _shakes_hands(connection, context)
+    except OSError:
+        return None
+
+
+def _shakes_hands(connection: socket.socket, context: ssl.SSLContext) -> bool:
+    try:
+        context.wrap_socket(connection).close()
     except OSError:
         return False
     return True
@@ -44,14 +57,6 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     if file or pem:
         return ssl.create_default_context(cafile=file, cadata=pem)
     return ssl.create_default_context()
-
-
-def _shake_hands(host: str, port: int, context: ssl.SSLContext) -> None:
-    with (
-        socket.create_connection((host, port), _SECONDS) as connection,
-        context.wrap_socket(connection, server_hostname=host),
-    ):
-        pass
 
 
 def _sentence(address: str, error: ssl.SSLCertVerificationError) -> str:
