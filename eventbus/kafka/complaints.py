@@ -22,7 +22,7 @@ from eventbus.kafka.connection import Config, Connection
 from eventbus.kafka.errors import log_error, needs_a_person, no_answer, translated
 from eventbus.kafka.handshake import certificate_fault, speaks_tls
 
-_ADDRESS = re.compile(r"(?:\w+://)?\[?(?P<host>[^/\]]+)\]?:(?P<port>\d+)")
+_ADDRESS = re.compile(r"(?:\w+://)?\[?(?P<host>[^/\],]+)\]?:(?P<port>\d+)")
 _TIMING = re.compile(r"\s*\(after \d+ms in state \w+\)")
 
 _log = logging.getLogger("eventbus.kafka")

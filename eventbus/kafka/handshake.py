@@ -19,11 +19,10 @@ _WRONG_NAME = frozenset({62, 64})
 
 def certificate_fault(host: str, port: int, settings: Mapping[str, Any]) -> str | None:
     """What a client with these settings holds against the certificate of a broker; None where it finds nothing."""
-    context = _context(settings)
     try:
         with (
             socket.create_connection((host, port), _SECONDS) as connection,
-            context.wrap_socket(connection, server_hostname=host),
+            _context(settings).wrap_socket(connection, server_hostname=host),
         ):
             return None
     except ssl.SSLCertVerificationError as error:

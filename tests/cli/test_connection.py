@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ def test_a_manifest_names_the_brokers_and_the_bus(
     assert answer.code == 1
     assert "describing topic shop-central on 127.0.0.1:1: no answer" in answer.err
     assert "top-secret" not in answer.err
+
+
+@pytest.mark.parametrize("field", ["caCertSecret", "clientCertSecret"])
+def test_a_secret_that_is_no_certificate_is_in_no_traceback(bus_file: Path, field: str) -> None:
+    bus_file.write_text(f"{BUS}    tls: {{{field}: {{name: kafka, key: password}}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        connect(None, bus_file, "default", "default", verbose=False)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "ConfigError: Kafka settings: " in shown
+    assert "top-secret" not in shown
 
 
 def test_options_go_before_the_manifest(cli: Command, bus_file: Path) -> None:
