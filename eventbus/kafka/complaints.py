@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, Producer
 
+from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import FatalError, LogError, RetriableError
 from eventbus.kafka import codes
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings
@@ -24,6 +25,9 @@ from eventbus.kafka.handshake import certificate_fault, speaks_tls
 
 _ADDRESS = re.compile(r"(?:\w+://)?\[?(?P<host>[^/\],]+)\]?:(?P<port>\d+)")
 _TIMING = re.compile(r"\s*\(after \d+ms in state \w+\)")
+
+_PATIENCE = 2.0
+"""Seconds until brokers that do not answer are suspected of not wanting to."""
 
 _log = logging.getLogger("eventbus.kafka")
 
@@ -88,11 +92,23 @@ class Complaints:
 
 def connect(producer: Producer, complaints: Complaints, where: str) -> None:
     """Wait until a broker answers. Asked without a connection, librdkafka looks for a coordinator every 500 ms only."""
-    with complaints.asking(producer, f"connecting {where}"):
+    deadline = Deadline(SystemClock(), REQUEST_TIMEOUT)
+    while True:
         try:
-            producer.cluster_id(REQUEST_TIMEOUT)
-        finally:
-            producer.poll(0)  # hands out what the brokers have said
+            with complaints.asking(producer, f"connecting {where}"):
+                _await_answer(producer, min(deadline.left(), _PATIENCE))
+        except RetriableError:
+            if deadline.over():
+                raise
+        else:
+            return
+
+
+def _await_answer(producer: Producer, seconds: float) -> None:
+    try:
+        producer.cluster_id(seconds)
+    finally:
+        producer.poll(0)  # hands out what the brokers have said
 
 
 class _Broker(NamedTuple):

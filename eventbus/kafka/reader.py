@@ -52,7 +52,7 @@ class KafkaReader:
         refusal = self._outage.refusal(self._client, doing)
         if refusal is not None:
             self._errors.append(refusal)
-        if not messages and self._positions:
+        if not messages and self._positions and not self._errors:
             topic, _partition = next(iter(self._positions))
             self._outage.check(self._client, topic, doing)
         fetched, troubles = split(messages)
