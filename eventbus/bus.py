@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.cloudevents import to_kafka
@@ -18,6 +18,9 @@ from eventbus.hashing import partition_of
 from eventbus.names import BusName
 from eventbus.ports import Cluster, Output, Position, Publisher
 from eventbus.topics import ensure_event_topic
+
+if TYPE_CHECKING:
+    from eventbus.kafka.connection import Connection
 
 PUBLISH_SECONDS = 30.0
 
@@ -32,10 +35,18 @@ class Bus:
     'default-default'
     """
 
-    def __init__(self, cluster: Cluster, name: BusName | None = None, *, bootstrap_servers: str = "") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: BusName | None = None,
+        *,
+        bootstrap_servers: str = "",
+        connection: Connection | None = None,
+    ) -> None:
         self.cluster = cluster
         self.name = name or BusName()
         self.bootstrap_servers = bootstrap_servers
+        self._connection = connection
         self._publisher: Publisher | None = None
         self._partitions = 0
         # Short-lived senders must not all begin with the same partition.
@@ -52,12 +63,20 @@ class Bus:
     ) -> Self:
         """A bus on Kafka: at this address, else `KAFKA_BOOTSTRAP_SERVERS`, else the embedded broker that runs.
 
-        `config` is passed on to the client (librdkafka's names).
+        `config` is passed on to the client (librdkafka's names), and goes before `EVENTBUS_KAFKA_…` in the environment.
         """
-        from eventbus.kafka import KafkaCluster
+        from eventbus.kafka.connection import from_environment
 
         servers = bootstrap_servers or os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or _embedded()
-        return cls(KafkaCluster(servers, config=config or {}), BusName(namespace, bus), bootstrap_servers=servers)
+        return cls.on(from_environment(servers, config or {}), BusName(namespace, bus))
+
+    @classmethod
+    def on(cls, connection: Connection, name: BusName | None = None) -> Self:
+        """A bus on Kafka, reached as the connection says."""
+        from eventbus.kafka import KafkaCluster
+
+        cluster = KafkaCluster(connection)
+        return cls(cluster, name, bootstrap_servers=connection.bootstrap_servers, connection=connection)
 
     @classmethod
     def memory(cls, *, namespace: str = "default", bus: str = "default") -> Self:
@@ -65,6 +84,13 @@ class Bus:
         from eventbus.memory import MemoryCluster
 
         return cls(MemoryCluster(), BusName(namespace, bus))
+
+    def java_settings(self) -> dict[str, str]:
+        """How a Java client reaches the same brokers; its secrets are among it."""
+        from eventbus.kafka.connection import Connection
+        from eventbus.kafka.java import java_settings
+
+        return java_settings(self._connection or Connection(self.bootstrap_servers))
 
     def ensure(self, partitions: int | None = None) -> int:
         """Create the event topic if it is missing, check it if it is there; returns its partition count."""

@@ -16,7 +16,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from eventbus.broker.config import NodeAddress
+from eventbus.broker.config import Further, NodeAddress, nothing_further
 from eventbus.broker.data import DataDirectory
 from eventbus.broker.errors import BrokerError
 from eventbus.broker.node import Node, Runtime
@@ -43,7 +43,13 @@ class EmbeddedBroker:
     """
 
     def __init__(
-        self, *, nodes: int = 1, data: Path | None = None, port: int | None = None, ephemeral: bool = False
+        self,
+        *,
+        nodes: int = 1,
+        data: Path | None = None,
+        port: int | None = None,
+        ephemeral: bool = False,
+        further: Further = nothing_further,
     ) -> None:
         """Describe the cluster; `start` or entering the context starts it."""
         if nodes not in {1, 3}:
@@ -53,6 +59,7 @@ class EmbeddedBroker:
         self._count = nodes
         self._data_path = None if ephemeral else data or home_directory() / "data"
         self._port = port
+        self._further = further
         self._data: DataDirectory | None = None
         self.nodes: Sequence[Node] = ()
         """The running cluster's nodes, the first has number 1."""
@@ -142,7 +149,7 @@ class EmbeddedBroker:
         ]
         nodes = [Node(address, data.node(address.number), runtime, temporary=data.temporary) for address in addresses]
         for node in nodes:
-            node.prepare(addresses)
+            node.prepare(addresses, self._further)
         with ThreadPoolExecutor() as formats:
             list(formats.map(lambda node: node.format(data.cluster_id), nodes))
         return nodes

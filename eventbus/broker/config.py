@@ -7,8 +7,9 @@ three replicas, two of which must be in sync, as in production; with one node, o
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -24,7 +25,17 @@ class NodeAddress(msgspec.Struct, frozen=True):
     controller_port: int
 
 
-def server_properties(node: NodeAddress, cluster: Sequence[NodeAddress], data: Path) -> str:
+Further: TypeAlias = Callable[[NodeAddress], Mapping[str, object]]
+"""What a node is to have beside, or instead of, the properties below: another listener, for instance."""
+
+
+def nothing_further(_node: NodeAddress) -> Mapping[str, object]:
+    return {}
+
+
+def server_properties(
+    node: NodeAddress, cluster: Sequence[NodeAddress], data: Path, further: Further = nothing_further
+) -> str:
     """Return the text of this node's properties file."""
     replicas = len(cluster)
     in_sync = max(1, replicas - 1)
@@ -67,7 +78,7 @@ def server_properties(node: NodeAddress, cluster: Sequence[NodeAddress], data: P
         "num.io.threads": 4,
         "background.threads": 2,
     }
-    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in settings.items())
+    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in (settings | {**further(node)}).items())
 
 
 def _escaped(value: str) -> str:

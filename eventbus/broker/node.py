@@ -23,7 +23,7 @@ from typing import IO, cast
 
 import msgspec
 
-from eventbus.broker.config import NodeAddress, server_properties
+from eventbus.broker.config import Further, NodeAddress, nothing_further, server_properties
 from eventbus.broker.errors import BrokerError
 from eventbus.jvm.places import explained
 
@@ -73,13 +73,14 @@ class Node:
         self._log_start = 0
         self._guard: subprocess.Popen[bytes] | None = None
 
-    def prepare(self, cluster: Sequence[NodeAddress]) -> None:
+    def prepare(self, cluster: Sequence[NodeAddress], further: Further = nothing_further) -> None:
         """Write what the node reads at its start."""
+        properties = server_properties(self.address, cluster, self.directory / "data", further)
         with explained(self.directory):
             self.directory.mkdir(exist_ok=True)
             shutil.rmtree(self.directory / "tmp", ignore_errors=True)
             (self.directory / "tmp").mkdir()
-            self._properties.write_text(server_properties(self.address, cluster, self.directory / "data"), "ascii")
+            self._properties.write_text(properties, "ascii")
 
     def format(self, cluster_id: str) -> None:
         """Let Kafka prepare the data of a new node. What an interrupted attempt left is dropped: it held nothing."""

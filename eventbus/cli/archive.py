@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventbus.cli.options import BootstrapServers, BusOption, Master, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import BootstrapServers, BusFile, BusOption, Master, Namespace, Output, OutputOption, Verbose
 from eventbus.cli.printing import print_table, say, say_json, warn
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def archive(
     ] = False,
     master: Master = None,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -65,7 +66,7 @@ def archive(
     from sensors.spark.archiving import Archiver
 
     kept = Archive(directory)
-    with connect(bootstrap_servers, home.namespace, home.bus, verbose=verbose) as live, kept.locked():
+    with connect(bootstrap_servers, bus_file, home.namespace, home.bus, verbose=verbose) as live, kept.locked():
         archiver = Archiver(live, kept, names, batch_records=batch_records, accept_loss=accept_loss)
         archiver.check()
         options = SparkOptions(master=master, verbose=verbose)

@@ -10,6 +10,7 @@ import typer
 from eventbus.cli.options import (
     ArchiveOption,
     BootstrapServers,
+    BusFile,
     BusOption,
     Manifest,
     Master,
@@ -54,6 +55,7 @@ def audit(
     master: Master = None,
     memory: Annotated[str, typer.Option(help="Memory of Spark's driver.")] = "2g",
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -73,7 +75,7 @@ def audit(
     require_pyspark()
     home = loaded.name.bus
     with (
-        connect(bootstrap_servers, home.namespace, home.bus, verbose=verbose) as live,
+        connect(bootstrap_servers, bus_file, home.namespace, home.bus, verbose=verbose) as live,
         spark_session(f"eventbus audit {loaded.name}", SparkOptions(master, memory, verbose)) as spark,
     ):
 

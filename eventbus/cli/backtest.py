@@ -15,6 +15,7 @@ import typer
 from eventbus.cli.options import (
     ArchiveOption,
     BootstrapServers,
+    BusFile,
     BusOption,
     Manifest,
     Master,
@@ -114,6 +115,7 @@ def backtest(
     archive: ArchiveOption = None,
     master: Master = None,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -141,7 +143,7 @@ def backtest(
     name = loaded.name
     topic = name.event_topic if source is Source.EVENTS else name.topic(Kind.TRIGGER)
     question = _Question(source, topic, *times, archive, export)
-    with connect(bootstrap_servers, name.bus.namespace, name.bus.bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, name.bus.namespace, name.bus.bus, verbose=verbose) as home:
         topology = _topology(home.cluster, name, topic)
         with spark_session("eventbus-backtest", SparkOptions(master=master, verbose=verbose)) as spark:
             from sensors.spark.workers import Deputy

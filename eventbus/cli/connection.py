@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from eventbus.bus import Bus
     from eventbus.clock import Deadline
+    from eventbus.kafka.connection import Connection
     from eventbus.names import SensorName
     from eventbus.ports import Cluster
     from eventbus.topics import Topology
@@ -18,14 +21,31 @@ _PAUSE = 0.2
 T = TypeVar("T")
 
 
-def connect(bootstrap_servers: str | None, namespace: str, bus: str, *, verbose: bool) -> Bus:
-    """Use the result as a context manager."""
+def connect(bootstrap_servers: str | None, bus_file: Path | None, namespace: str, bus: str, *, verbose: bool) -> Bus:
+    """The one way in which commands get to Kafka. Use the result as a context manager."""
     from eventbus.bus import Bus
     from eventbus.cli.logs import set_up_logging
+    from eventbus.names import BusName
 
     if verbose:
         set_up_logging(logging.DEBUG)
-    return Bus.connect(bootstrap_servers, namespace=namespace, bus=bus)
+    if bus_file is None:
+        return Bus.connect(bootstrap_servers, namespace=namespace, bus=bus)
+    return Bus.on(_connection(bus_file, bootstrap_servers), BusName(namespace, bus))
+
+
+def _connection(bus_file: Path, bootstrap_servers: str | None) -> Connection:
+    import msgspec
+
+    from eventbus.errors import ConfigError
+    from eventbus.kafka.connection import environment_variables
+    from sensors.spec.busloader import load_event_bus
+
+    connection = load_event_bus(bus_file).connection()
+    rivals = environment_variables()
+    if rivals:
+        raise ConfigError(f"{bus_file} and the environment variable {rivals[0]} both say how to reach Kafka: drop one")
+    return msgspec.structs.replace(connection, bootstrap_servers=bootstrap_servers or connection.bootstrap_servers)
 
 
 def insist(call: Callable[[], T], deadline: Deadline) -> T:

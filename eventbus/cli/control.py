@@ -10,6 +10,7 @@ import typer
 
 from eventbus.cli.options import (
     BootstrapServers,
+    BusFile,
     BusOption,
     Manifest,
     Namespace,
@@ -38,6 +39,7 @@ def pause(
     trigger: TriggerName = None,
     *,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     verbose: Verbose = False,
@@ -54,7 +56,7 @@ def pause(
     from sensors.pauses import ALL
 
     name = _named(sensor, BusName(namespace, bus), trigger)
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         existing_topology(home.cluster, name)
         control.pause(home.cluster, name, trigger or ALL, SystemClock())
     say(f"paused {trigger or 'all triggers'} of {name}")
@@ -65,6 +67,7 @@ def resume(
     trigger: TriggerName = None,
     *,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     verbose: Verbose = False,
@@ -81,7 +84,7 @@ def resume(
 
     name = _named(sensor, BusName(namespace, bus), trigger)
     driven = 0
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         existing_topology(home.cluster, name)
         for outcome in control.resume(home.cluster, name, trigger or ALL, SystemClock()):
             driven += outcome.refused is None
@@ -104,6 +107,7 @@ def flush(
     ] = None,
     yes: Yes = False,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -127,7 +131,7 @@ def flush(
     _check(trigger, [each.name for each in loaded.manifest.spec.triggers])
     plan = loaded.sensor.blueprint(loaded.name.bus).plan
     clock = SystemClock()
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         topology = existing_topology(home.cluster, loaded.name)
         look = partial(held_state, home.cluster, plan, topology, clock)
         held = _chosen(insist(look, Deadline(clock, _PATIENCE_SECONDS)), trigger, key)

@@ -9,6 +9,7 @@ import typer
 
 from eventbus.cli.options import (
     BootstrapServers,
+    BusFile,
     BusOption,
     Namespace,
     Output,
@@ -45,6 +46,7 @@ def list_(
     trigger: Trigger = None,
     all_: Annotated[bool, typer.Option("--all", help="Also those that were driven back already.")] = False,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -59,7 +61,7 @@ def list_(
 
     name = resolve_name(sensor, BusName(namespace, bus))
     selection = Selection(reason=reason, trigger=trigger, redriven_too=all_)
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         letters = read_letters(home.cluster, name, selection, SystemClock())
         if output is Output.JSON:
             for letter in letters:
@@ -86,6 +88,7 @@ def redrive(
     all_: Annotated[bool, typer.Option("--all", help="All that were not driven back yet.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -102,7 +105,7 @@ def redrive(
     name = resolve_name(sensor, BusName(namespace, bus))
     counts = {True: 0, False: 0}
     found = set()
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         work = _rehearse if dry_run else drive_back
         for outcome in work(home.cluster, name, selection, SystemClock()):
             found.add(outcome.letter.place)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import (
+    BootstrapServers,
+    BusFile,
+    BusOption,
+    Manifest,
+    Namespace,
+    Output,
+    OutputOption,
+    Verbose,
+)
 from eventbus.cli.printing import print_table, say, say_json
 
 if TYPE_CHECKING:
@@ -43,6 +52,7 @@ def explain(
         ),
     ] = None,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -67,6 +77,7 @@ def explain(
             key=key,
             since=since,
             bootstrap_servers=bootstrap_servers,
+            bus_file=bus_file,
             output=output,
             verbose=verbose,
         )

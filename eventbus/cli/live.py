@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eventbus.cli.options import Output
@@ -28,6 +29,7 @@ def explain_live(
     key: str | None,
     since: str | None,
     bootstrap_servers: str | None,
+    bus_file: Path | None,
     output: Output,
     verbose: bool,
 ) -> None:
@@ -41,7 +43,7 @@ def explain_live(
     begin = None if since is None else moment("--since", since, clock.now_ms())
     question = Question(triggers if key is None else _keyed(plan, triggers), key, begin)
     bus = plan.name.bus
-    with connect(bootstrap_servers, bus.namespace, bus.bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, bus.namespace, bus.bus, verbose=verbose) as home:
         look = partial(_look, home.cluster, plan, clock, question)
         evidence = insist(look, Deadline(clock, _PATIENCE_SECONDS))
     diagnoses = diagnose(evidence)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from eventbus.cli import broker, dlq
+from eventbus.cli.acls import acls
 from eventbus.cli.archive import archive
 from eventbus.cli.audit import audit
 from eventbus.cli.backtest import backtest
@@ -114,6 +115,12 @@ app.command(
         "eventbus backtest orders.yaml --from triggers --since 2026-03-01T14:30:00Z --export expected.jsonl",
     ),
 )(backtest)
+app.command(
+    epilog=examples(
+        "eventbus acls orders.yaml",
+        "eventbus acls manifests/ --part send --principal User:shop --output commands",
+    ),
+)(acls)
 app.command(epilog=examples("eventbus demo", "eventbus demo --events 2000 --seconds 20"))(demo)
 app.add_typer(broker.app)
 

@@ -36,6 +36,29 @@ BootstrapServers = Annotated[
         show_default="the embedded broker that runs",
     ),
 ]
+
+
+def _take_names(context: typer.Context, bus_file: Path | None) -> Path | None:
+    """The names of the bus are the defaults of --namespace and --bus."""
+    if bus_file is not None:
+        from sensors.spec.busloader import load_event_bus
+
+        name = load_event_bus(bus_file).bus_name
+        context.default_map = {**(context.default_map or {}), "namespace": name.namespace, "bus": name.bus}
+    return bus_file
+
+
+BusFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="EVENTBUS_BUS_FILE",
+        metavar="FILE",
+        help="An EventBus manifest: how to reach Kafka.",
+        show_default="the environment (EVENTBUS_KAFKA_…)",
+        is_eager=True,
+        callback=_take_names,
+    ),
+]
 Namespace = Annotated[
     str, typer.Option(envvar="EVENTBUS_NAMESPACE", help="The namespace, where a manifest does not name one.")
 ]

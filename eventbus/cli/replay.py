@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import (
+    BootstrapServers,
+    BusFile,
+    BusOption,
+    Manifest,
+    Namespace,
+    Output,
+    OutputOption,
+    Verbose,
+)
 from eventbus.cli.printing import complain, console, print_table, say, say_json, warn
 
 if TYPE_CHECKING:
@@ -35,6 +44,7 @@ def replay(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -61,7 +71,7 @@ def replay(
         raise ConfigError("--until must be later than --since")
     loaded = load_sensor(sensor, BusName(namespace, bus))
     plan = loaded.sensor.blueprint(loaded.name.bus).plan
-    with connect(bootstrap_servers, loaded.name.bus.namespace, loaded.name.bus.bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, loaded.name.bus.namespace, loaded.name.bus.bus, verbose=verbose) as home:
         reader = home.cluster.reader()
         try:
             ranges = ranges_between(reader, home.cluster, plan.name.event_topic, start, end)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eventbus.cli.logs import LogFormat
-from eventbus.cli.options import BootstrapServers, BusOption, Manifests, Namespace, Verbose
+from eventbus.cli.options import BootstrapServers, BusFile, BusOption, Manifests, Namespace, Verbose
 
 if TYPE_CHECKING:
     from eventbus.bus import Bus
@@ -57,6 +57,7 @@ def run(
         ),
     ] = None,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     log_format: Annotated[LogFormat, typer.Option(help="`json` is one object per line.")] = LogFormat.TEXT,
@@ -80,7 +81,10 @@ def run(
         log.warning("%s", warning)
     settings = Settings(concurrency=concurrency, drain_seconds=drain_seconds)
     parts: list[Replica | SourceRunner] = []
-    with connect(bootstrap_servers, namespace, bus, verbose=False) as home, _health_server(parts, health_port):
+    with (
+        connect(bootstrap_servers, bus_file, namespace, bus, verbose=False) as home,
+        _health_server(parts, health_port),
+    ):
         try:
             for replica in _make_replicas(home, sensors, None if slot is None else str(slot), partitions, settings):
                 parts.append(replica)  # noqa: PERF402 - those that were made must be stopped if one cannot be

@@ -14,7 +14,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from eventbus.cli.options import BootstrapServers, BusOption, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import BootstrapServers, BusFile, BusOption, Namespace, Output, OutputOption, Verbose
 from eventbus.cli.printing import console, say, say_json
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def send(
         float | None, typer.Option(min=0.001, help="With --file: events per second.", show_default="as fast as can be")
     ] = None,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -75,7 +76,7 @@ def send(
     _refuse_mixture(described, file, rate)
     lines = _file(file) if file else _single(described)
     count, largest = _survey(lines)  # all or nothing: one line that is wrong, and no event is sent
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         home.ensure()
         _refuse_oversized(home, largest)
         _publish(home, lines(), count, rate, output)

@@ -8,7 +8,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from eventbus.cli.explain import alternatives
-from eventbus.cli.options import BootstrapServers, BusOption, Manifest, Namespace, Output, OutputOption, Verbose
+from eventbus.cli.options import (
+    BootstrapServers,
+    BusFile,
+    BusOption,
+    Manifest,
+    Namespace,
+    Output,
+    OutputOption,
+    Verbose,
+)
 from eventbus.cli.printing import print_table, say, say_json
 from eventbus.moments import duration, when
 
@@ -25,6 +34,7 @@ def state(
     sensor: Manifest,
     *,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -42,7 +52,7 @@ def state(
     loaded = load_sensor(sensor, BusName(namespace, bus))
     plan = loaded.sensor.blueprint(loaded.name.bus).plan
     clock = SystemClock()
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         topology = existing_topology(home.cluster, loaded.name)
         look = partial(held_state, home.cluster, plan, topology, clock)
         triggers = insist(look, Deadline(clock, _PATIENCE_SECONDS))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eventbus.cli.options import BootstrapServers, BusOption, Namespace, Output, OutputOption, Verbose, View
+from eventbus.cli.options import BootstrapServers, BusFile, BusOption, Namespace, Output, OutputOption, Verbose, View
 from eventbus.cli.printing import Styled, console, one_line, say, say_json, warn
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def tail(
     ] = True,
     max_: Annotated[int | None, typer.Option("--max", min=1, help="End after so many records.")] = None,
     bootstrap_servers: BootstrapServers = None,
+    bus_file: BusFile = None,
     namespace: Namespace = "default",
     bus: BusOption = "default",
     output: OutputOption = Output.TEXT,
@@ -44,7 +45,7 @@ def tail(
     from eventbus.cli.records import show
 
     topic = _topic(view, namespace, bus, sensor)
-    with connect(bootstrap_servers, namespace, bus, verbose=verbose) as home:
+    with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         reader = home.cluster.reader()
         try:
             ends = _open(home.cluster, reader, topic, from_beginning=from_beginning or not follow)

@@ -28,8 +28,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import FatalError, RetriableError
+from eventbus.kafka.complaints import Complaints
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
-from eventbus.kafka.errors import kafka_error, log_error, no_answer
+from eventbus.kafka.errors import kafka_error, no_answer
 from eventbus.ports import TopicInfo, TopicSpec
 
 # librdkafka gives up first and says why; this only guards against an answer that never comes.
@@ -45,7 +46,9 @@ class KafkaAdmin:
     """One admin client, shared by everything a cluster has made. Thread-safe, as librdkafka is."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = make_client(AdminClient, settings.admin())
+        self._complaints = Complaints(settings)
+        self._client = make_client(AdminClient, settings.admin() | {"error_cb": self._complaints.note})
+        self._topic_settings = settings.connection.topics
         self._where = f"on {settings.bootstrap_servers}"
         self._fresh: set[str] = set()
         """What was created here and not described since. A broker that does not know it has not heard of it yet."""
@@ -69,7 +72,9 @@ class KafkaAdmin:
             time.sleep(_SPREAD_PAUSE)
 
     def create(self, topics: Iterable[TopicSpec]) -> None:
-        new = [NewTopic(spec.name, spec.partitions, -1, config=dict(spec.config)) for spec in topics]
+        new = [
+            NewTopic(spec.name, spec.partitions, -1, config={**spec.config, **self._topic_settings}) for spec in topics
+        ]
         if not new:
             return
         futures = self._client.create_topics(new, request_timeout=REQUEST_TIMEOUT, operation_timeout=REQUEST_TIMEOUT)
@@ -191,15 +196,17 @@ class KafkaAdmin:
 
     def _answer(self, future: Future[Any], doing: str, *, unless: int | None = None) -> Any:
         """What the future holds; None where the brokers answer with the error `unless`."""
-        try:
-            return future.result(REQUEST_TIMEOUT + _GRACE)
-        except KafkaException as exception:
-            error = kafka_error(exception)
-            if error.code() == unless:
-                return None
-            raise log_error(error, f"{doing} {self._where}") from None
-        except FutureTimeout:
-            raise no_answer(f"{doing} {self._where}") from None
+        with self._complaints.asking(self._client, f"{doing} {self._where}"):
+            try:
+                return future.result(REQUEST_TIMEOUT + _GRACE)
+            except KafkaException as exception:
+                if kafka_error(exception).code() == unless:
+                    return None
+                raise
+            except FutureTimeout:
+                raise no_answer(f"{doing} {self._where}") from None
+            finally:
+                self._client.poll(0)  # hands out what the brokers have said
 
 
 def _is_ready(description: TopicDescription | None) -> bool:

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer
 from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.commits import committed
 from eventbus.kafka.config import Settings, make_client
+from eventbus.kafka.connection import CLIENT_ID, Connection
 from eventbus.kafka.consumer import KafkaConsumer
 from eventbus.kafka.producer import KafkaProducer
 from eventbus.kafka.publisher import KafkaPublisher
@@ -17,12 +18,14 @@ from eventbus.ports import Committed, RebalanceListener, TopicInfo, TopicSpec
 
 
 class KafkaCluster:
-    """`eventbus.ports.Cluster` with confluent-kafka. `config` holds further librdkafka settings, such as TLS."""
+    """`eventbus.ports.Cluster` with confluent-kafka: at an address, with further settings of librdkafka in `config`,
+    or by a `Connection`, which says all of that."""
 
     def __init__(
-        self, bootstrap_servers: str, *, config: Mapping[str, str] | None = None, client_id: str = "eventbus"
+        self, where: str | Connection, *, config: Mapping[str, str] | None = None, client_id: str = CLIENT_ID
     ) -> None:
-        self._settings = Settings(bootstrap_servers, config or {}, client_id)
+        connection = where if isinstance(where, Connection) else Connection(where, config or {})
+        self._settings = Settings(connection, client_id)
         self._admin = KafkaAdmin(self._settings)
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo | None]:

@@ -70,15 +70,28 @@ TRANSIENT = frozenset(
 
 UNREACHABLE = frozenset({ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
 
+TLS_FAILED = KafkaError._SSL
+UNRESOLVED = KafkaError._RESOLVE
+BAD_CREDENTIALS = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    }
+)
+
+# These may pass, but tell why there is no answer.
+NO_WAY_THERE = frozenset({UNRESOLVED, KafkaError._TRANSPORT})
+
 # Trying again is useless until a person has changed a permission or a setting.
 NEEDS_A_PERSON = {
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant this client the operation on the cluster.",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "Grant this client READ and DESCRIBE on the consumer group.",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant this client the operation on the cluster: see `eventbus acls`.",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Grant this client READ on the consumer group: see `eventbus acls`.",
     KafkaError.INVALID_REPLICATION_FACTOR: "Start more brokers, or lower the brokers' `default.replication.factor`.",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower `transaction.timeout.ms`, or raise the brokers' maximum.",
     KafkaError.SASL_AUTHENTICATION_FAILED: "Check the user name and the password.",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant this client READ, WRITE and DESCRIBE on the topic.",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Grant this client WRITE and DESCRIBE on its transactional id.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant this client what `eventbus acls` lists for the topic.",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Grant this client WRITE on it: see `eventbus acls`.",
     KafkaError.UNSUPPORTED_SASL_MECHANISM: "Check `sasl.mechanism`.",
     KafkaError.UNSUPPORTED_VERSION: "Use Apache Kafka 2.5 or newer.",
     KafkaError._AUTHENTICATION: "Check the user name, the password and `security.protocol`.",

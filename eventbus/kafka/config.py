@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from eventbus.errors import ConfigError
-from eventbus.kafka.errors import kafka_error, translated
+from eventbus.kafka.connection import FETCHER_FIXED, WRITER_FIXED, Config, Connection
+from eventbus.kafka.errors import kafka_error
 
-Config = dict[str, Any]
 Client = TypeVar("Client")
 
 REQUEST_TIMEOUT = 10.0
@@ -52,48 +52,24 @@ _FETCHER: Config = {
     # New partitions are found by the next look at the topic. The default of 5 min leaves their records lying that long.
     "topic.metadata.refresh.interval.ms": 10_000,
 }
-_WRITER_FIXED: Config = {"enable.idempotence": True, "acks": "all"}
-_FETCHER_FIXED: Config = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-    "allow.auto.create.topics": False,
-}
-_FIXED = frozenset(
-    {
-        *_WRITER_FIXED,
-        *_FETCHER_FIXED,
-        "bootstrap.servers",
-        "client.id",
-        "delivery.report.only.error",
-        "group.id",
-        "group.protocol",
-        "partition.assignment.strategy",
-        "transactional.id",
-    }
-)
 
 
 class Settings:
     """Everything a client of one cluster is configured with."""
 
-    def __init__(self, bootstrap_servers: str, config: Mapping[str, str], client_id: str) -> None:
-        for name in config:
-            if name in _FIXED:
-                raise ConfigError(f"the Kafka setting `{name}` is chosen by the event bus and cannot be changed")
-        self.bootstrap_servers = bootstrap_servers
-        self._user = dict(config)
+    def __init__(self, connection: Connection, client_id: str) -> None:
+        self.connection = connection
+        self.bootstrap_servers = connection.bootstrap_servers
         self._client_id = client_id
 
     @property
     def transaction_timeout(self) -> float:
         """Seconds until the log aborts a transaction that nobody finishes: a successor waits no longer than that."""
-        return int(self._user.get("transaction.timeout.ms", 10_000)) / 1000
+        settings: Config = {"transaction.timeout.ms": 10_000, **self.connection.clients, **self.connection.producer}
+        return int(settings["transaction.timeout.ms"]) / 1000
 
     def admin(self) -> Config:
-        return self._merged(_COMMON, {})
+        return self._merged(_COMMON, {}, {})
 
     def member(self, group: str) -> Config:
         fixed = {
@@ -102,37 +78,51 @@ class Settings:
             "group.protocol": "classic",
             "partition.assignment.strategy": "cooperative-sticky",
         }
-        return self._merged(_COMMON | _FETCHER, _FETCHER_FIXED | fixed)
+        return self._merged(_COMMON | _FETCHER, self.connection.consumer, FETCHER_FIXED | fixed)
 
     def observer(self, group: str) -> Config:
         """For one who asks about a group without joining it."""
-        return self._merged(_COMMON | _FETCHER, _FETCHER_FIXED | {"group.id": group})
+        return self._merged(_COMMON | _FETCHER, self.connection.consumer, FETCHER_FIXED | {"group.id": group})
 
     def reader(self) -> Config:
         # A reader asks "was that all?", and the broker answers only when a fetch found nothing for that long.
         defaults = {"fetch.wait.max.ms": 10}
         # The client insists on a group, though a reader never joins one.
         fixed = {"group.id": self._client_id}
-        return self._merged(_COMMON | _FETCHER | defaults, _FETCHER_FIXED | fixed)
+        return self._merged(_COMMON | _FETCHER | defaults, self.connection.consumer, FETCHER_FIXED | fixed)
 
     def transactional(self, transactional_id: str) -> Config:
         defaults = {"transaction.timeout.ms": round(self.transaction_timeout * 1000)}
         fixed = {"transactional.id": transactional_id, "delivery.report.only.error": True}
-        return self._merged(_COMMON | _WRITER | defaults, _WRITER_FIXED | fixed)
+        return self._merged(_COMMON | _WRITER | defaults, self.connection.producer, WRITER_FIXED | fixed)
 
     def publisher(self) -> Config:
-        return self._merged(_COMMON | _WRITER | {"message.timeout.ms": 30_000}, _WRITER_FIXED)
+        defaults = {"message.timeout.ms": 30_000}
+        return self._merged(_COMMON | _WRITER | defaults, self.connection.producer, WRITER_FIXED)
 
-    def _merged(self, defaults: Config, fixed: Config) -> Config:
+    def _merged(self, defaults: Config, chosen: Mapping[str, str], fixed: Config) -> Config:
         return {
             **defaults,
-            **self._user,
+            **self.connection.security(),
+            **chosen,
             **fixed,
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self._client_id,
             "logger": _Chatter(),
             "error_cb": _log_error,
         }
+
+
+def setting_fault(name: str, value: str, *, of_consumer: bool) -> str | None:
+    """Why librdkafka would not take a setting, if so."""
+    try:
+        if of_consumer:
+            make_client(Consumer, {"group.id": "nobody", "logger": _Chatter(), name: value}).close()
+        else:
+            make_client(Producer, {"logger": _Chatter(), name: value})
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def make_client(client: Callable[[Config], Client], config: Config) -> Client:
@@ -143,12 +133,6 @@ def make_client(client: Callable[[Config], Client], config: Config) -> Client:
         raise ConfigError(f"Kafka settings: {kafka_error(exception).str()}") from None
     except (TypeError, ValueError) as error:
         raise ConfigError(f"Kafka settings: {error}") from None
-
-
-def connect(producer: Producer, where: str) -> None:
-    """Wait until a broker answers. Asked without a connection, librdkafka looks for a coordinator every 500 ms only."""
-    with translated(f"connecting {where}"):
-        producer.cluster_id(REQUEST_TIMEOUT)
 
 
 class _Chatter:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import AbortableError, FatalError, LogError
@@ -30,7 +30,7 @@ from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
 from eventbus.kafka.commits import committed
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
-from eventbus.kafka.errors import fetch_error, kafka_error, log_error, needs_a_person, translated
+from eventbus.kafka.errors import fetch_error, kafka_error, translated
 from eventbus.kafka.fetched import Fetched, Trouble, consume, split
 from eventbus.kafka.outage import Outage
 from eventbus.ports import Committed, RebalanceListener, Record
@@ -47,7 +47,8 @@ class KafkaConsumer:
     def __init__(
         self, settings: Settings, admin: KafkaAdmin, group: str, topic: str, listener: RebalanceListener
     ) -> None:
-        self._client = make_client(Consumer, settings.member(group) | {"error_cb": self._on_error})
+        self._outage = Outage(settings)
+        self._client = make_client(Consumer, settings.member(group) | {"error_cb": self._outage.note})
         self._admin = admin
         self._group = group
         self._topic = topic
@@ -61,7 +62,6 @@ class KafkaConsumer:
         self._paused: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._rebalanced = False
-        self._outage = Outage()
         self._failure: BaseException | None = None
         with translated(f"joining group {group} {self._where}"):
             self._client.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
@@ -74,6 +74,7 @@ class KafkaConsumer:
             with translated(doing):
                 messages = consume(self._client, max_records, min(deadline.left(), _WAIT_SLICE))
             records = self._records(messages)
+            self._failure = self._failure or self._outage.refusal(self._client, doing)
             if self._failure is not None:
                 try:
                     self._give_back(records)
@@ -248,11 +249,6 @@ class KafkaConsumer:
             self._lose(self._assigned)
         else:
             self._failure = self._failure or fetch_error(trouble, self._where)
-
-    def _on_error(self, error: KafkaError) -> None:
-        self._outage.note(error)
-        if needs_a_person(error):
-            self._failure = self._failure or log_error(error, f"reading {self._topic} {self._where}")
 
 
 def _numbers(topic_partitions: Iterable[TopicPartition]) -> list[int]:

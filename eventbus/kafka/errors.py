@@ -34,8 +34,8 @@ def log_error(error: KafkaError, doing: str) -> LogError:
     return _reaction(error)(f"{message}. {advice}" if advice else message)
 
 
-def no_answer(doing: str) -> RetriableError:
-    return RetriableError(f"Kafka, {doing}: no answer. Check that the brokers run and can be reached from here.")
+def no_answer(doing: str, reason: str = "Check that the brokers run and can be reached from here.") -> RetriableError:
+    return RetriableError(f"Kafka, {doing}: no answer. {reason}")
 
 
 def _reaction(error: KafkaError) -> type[LogError]:

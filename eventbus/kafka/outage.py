@@ -7,34 +7,37 @@ so it is only a reason to ask.
 
 from __future__ import annotations
 
-import logging
-
 from confluent_kafka import Consumer, KafkaError
 
+from eventbus.errors import FatalError
 from eventbus.kafka import codes
-from eventbus.kafka.errors import translated
+from eventbus.kafka.complaints import Complaints
+from eventbus.kafka.config import Settings
 
 _PATIENCE = 2.0
 """Seconds: longer than the client's longest pause between two attempts to connect."""
-
-_log = logging.getLogger("eventbus.kafka")
 
 
 class Outage:
     """What one client knows about its brokers."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._complaints = Complaints(settings)
         self._suspected = False
 
     def note(self, error: KafkaError) -> None:
         """The client's callback for errors that belong to no request."""
-        _log.debug("%s", error)
+        self._complaints.note(error)
         if error.code() == codes.ALL_BROKERS_DOWN:
             self._suspected = True
+
+    def refusal(self, client: Consumer, doing: str) -> FatalError | None:
+        """Why the brokers will not have this client, if they have said so."""
+        return self._complaints.refusal(client, doing)
 
     def check(self, client: Consumer, topic: str, doing: str) -> None:
         """Raise while no broker answers. Costs nothing while nothing is suspected."""
         if self._suspected:
-            with translated(doing):
+            with self._complaints.asking(client, doing):
                 client.list_topics(topic, _PATIENCE)
             self._suspected = False

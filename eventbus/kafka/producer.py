@@ -28,7 +28,8 @@ from eventbus.errors import (
 )
 from eventbus.kafka import codes
 from eventbus.kafka.admin import KafkaAdmin
-from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, connect, make_client
+from eventbus.kafka.complaints import Complaints, connect
+from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import kafka_error, log_error, refused_record, translated
 from eventbus.kafka.patience import Impatient
 from eventbus.kafka.refusals import Refusals
@@ -44,8 +45,11 @@ class KafkaProducer:
     """`eventbus.ports.TransactionalProducer` with confluent-kafka."""
 
     def __init__(self, settings: Settings, admin: KafkaAdmin, transactional_id: str) -> None:
-        self._config = settings.transactional(transactional_id)
-        self._client = make_client(Producer, self._config)
+        self._settings = settings
+        self._batches: dict[str, int] = {}
+        """The limit to their size, once Kafka has refused one."""
+        self._complaints = Complaints(settings)
+        self._client = self._new_client(transactional_id)
         self._admin = admin
         self._id = transactional_id
         self._where = f"on {settings.bootstrap_servers}"
@@ -56,7 +60,7 @@ class KafkaProducer:
         self._broken: FencedError | UnknownOutcome | None = None
 
     def init(self) -> None:
-        connect(self._client, self._where)
+        connect(self._client, self._complaints, self._where)
         deadline = Deadline(SystemClock(), REQUEST_TIMEOUT)
         self._call(self._client.init_transactions, deadline, f"starting producer `{self._id}`")
 
@@ -119,8 +123,13 @@ class KafkaProducer:
 
     def _renew(self) -> None:
         """A refused record leaves a gap in librdkafka's sequence numbers, which would fail the next transaction."""
-        self._client = make_client(Producer, self._config)
+        self._complaints = Complaints(self._settings)
+        self._client = self._new_client(self._id)
         self.init()
+
+    def _new_client(self, transactional_id: str) -> Producer:
+        config = self._settings.transactional(transactional_id) | self._batches
+        return make_client(Producer, config | {"error_cb": self._complaints.note})
 
     def _answered(self, call: Callable[[float], None], deadline: Deadline, doing: str, otherwise: str) -> None:
         """Call; without an answer in time nothing more can be done with this client."""
@@ -175,7 +184,7 @@ class KafkaProducer:
         culprit = self._refusals.culprit()
         topic = culprit.output.topic
         if culprit.error.code() == codes.TOO_LARGE and culprit.output.size() <= (limit := self._limit(topic)):
-            self._config["batch.size"] = limit
+            self._batches["batch.size"] = limit
             return AbortableError(f"Kafka takes no more than {limit} bytes at once for {topic}: trying smaller batches")
         return refused_record(culprit.error, topic, culprit.output.partition, culprit.index)
 

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from eventbus.errors import LogError, RetriableError, UnknownOutcome
 from eventbus.kafka import codes
-from eventbus.kafka.config import Settings, connect, make_client
+from eventbus.kafka.complaints import Complaints, connect
+from eventbus.kafka.config import Settings, make_client
 from eventbus.kafka.errors import kafka_error, log_error, refused_record
 from eventbus.ports import Output, Position
 
@@ -17,9 +18,10 @@ class KafkaPublisher:
     """`eventbus.ports.Publisher` with confluent-kafka."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = make_client(Producer, settings.publisher())
+        complaints = Complaints(settings)
+        self._client = make_client(Producer, settings.publisher() | {"error_cb": complaints.note})
         self._where = f"on {settings.bootstrap_servers}"
-        connect(self._client, self._where)
+        connect(self._client, complaints, self._where)
 
     def send(self, output: Output, done: Callable[[LogError | None, Position | None], None]) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:

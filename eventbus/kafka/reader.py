@@ -18,7 +18,7 @@ class KafkaReader:
     """`eventbus.ports.Reader` with confluent-kafka."""
 
     def __init__(self, settings: Settings, admin: KafkaAdmin) -> None:
-        self._outage = Outage()
+        self._outage = Outage(settings)
         self._client = make_client(Consumer, settings.reader() | {"error_cb": self._outage.note})
         self._admin = admin
         self._where = f"on {settings.bootstrap_servers}"
@@ -49,7 +49,10 @@ class KafkaReader:
         doing = f"reading {self._where}"
         with translated(doing):
             messages = consume(self._client, max_records, timeout)
-        if not messages and self._positions:
+        refusal = self._outage.refusal(self._client, doing)
+        if refusal is not None:
+            self._errors.append(refusal)
+        if not messages and self._positions and not self._errors:
             topic, _partition = next(iter(self._positions))
             self._outage.check(self._client, topic, doing)
         fetched, troubles = split(messages)

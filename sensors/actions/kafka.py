@@ -52,6 +52,9 @@ def _valid_topic(text: str) -> str:
     return text
 
 
+BrokerList = Annotated[Text, AfterValidator(_valid_url)]
+
+
 class Sasl(SpecModel):
     """Who we are, by name and password."""
 
@@ -86,7 +89,7 @@ class KafkaSpec(PatchableSpec):
     hidden: ClassVar[frozenset[str]] = frozenset(("partition", "requiredAcks", "flushFrequency", "version"))
     patchable: ClassVar[tuple[str, ...]] = ("topic", "partitioningKey", "headers.*", "payload.*.src.value")
 
-    url: Annotated[Text, AfterValidator(_valid_url)] | None = None
+    url: BrokerList | None = None
     """The brokers of another cluster; without it the record goes to the bus's own, exactly once."""
     topic: Annotated[Text, AfterValidator(_valid_topic)]
     payload: Payload | None = None
@@ -146,7 +149,7 @@ class KafkaSpec(PatchableSpec):
             protocol = "ssl" if self.sasl is None else "sasl_plaintext" if self.tls is None else "sasl_ssl"
             settings["security.protocol"] = protocol
         if self.tls is not None:
-            settings |= _tls_settings(self.tls, credentials.tls)
+            settings |= tls_settings(self.tls, credentials.tls)
         if self.sasl is not None and credentials.user is not None and credentials.password is not None:
             settings["sasl.mechanism"] = self.sasl.mechanism
             settings["sasl.username"] = credentials.user.reveal()
@@ -158,7 +161,8 @@ class KafkaSpec(PatchableSpec):
         return self.url is None or bool(_brokers(self.url) & _brokers(bootstrap_servers))
 
 
-def _tls_settings(tls: Tls, secrets: TlsSecrets) -> dict[str, Any]:
+def tls_settings(tls: Tls, secrets: TlsSecrets) -> dict[str, Any]:
+    """Of librdkafka."""
     files = {
         "ssl.ca.location": tls.caCertFile,
         "ssl.certificate.location": tls.clientCertFile,

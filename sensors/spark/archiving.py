@@ -24,7 +24,16 @@ from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Reader, TopicInfo
 from sensors.spark.archive import PARTITIONED_BY, Archive, Gap, Reach, without
 from sensors.spark.history import raw_commits
-from sensors.spark.records import DAY, FETCH, Missing, archived, as_records, await_markers, end_of_committed
+from sensors.spark.records import (
+    DAY,
+    FETCH,
+    Missing,
+    archived,
+    as_records,
+    await_markers,
+    connection_options,
+    end_of_committed,
+)
 
 BATCH_RECORDS = 200_000
 """Of a topic, at a time."""
@@ -218,7 +227,7 @@ class Archiver:
     def _start(self, spark: SparkSession, topic: _Topic, *, strict: bool) -> StreamingQuery:
         options = {
             **FETCH,
-            "kafka.bootstrap.servers": self._bus.bootstrap_servers,
+            **connection_options(self._bus),
             "subscribe": topic.name,
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(self._batch_records),

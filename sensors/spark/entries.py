@@ -85,9 +85,7 @@ def inside(spans: Offsets, partition: str, offset: str) -> str:
     if not spans:
         return "false"
     known = range(max(spans) + 1)
-    lows, highs = (
-        ", ".join(f"{spans[each][side]}L" if each in spans else "NULL" for each in known) for side in (0, 1)
-    )
+    lows, highs = (", ".join(f"{spans[each][side]}L" if each in spans else "NULL" for each in known) for side in (0, 1))
     return f"coalesce({offset} >= array({lows})[{partition}] AND {offset} < array({highs})[{partition}], false)"
 
 

@@ -129,10 +129,10 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
     missing: list[Missing] = []
     for kind, each in slices.items():
         if kind == Kind.STATE:  # a compacted topic is meant to have lost its beginning, and is not archived
-            tables[kind] = from_kafka(spark, bus.bootstrap_servers, each)
+            tables[kind] = from_kafka(spark, bus, each)
             continue
         asked = wanted if kind == EVENT else open_end
-        slices[kind], tables[kind], lost = read_topic(spark, bus.bootstrap_servers, each, asked, kept)
+        slices[kind], tables[kind], lost = read_topic(spark, bus, each, asked, kept)
         missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))

@@ -28,7 +28,7 @@ class Past(msgspec.Struct, frozen=True):
         finally:
             reader.close()
         kept = None if archive is None else Archive.open(archive, bus.name)
-        found, records, missing = read_topic(spark, bus.bootstrap_servers, found, wanted, kept)
+        found, records, missing = read_topic(spark, bus, found, wanted, kept)
         asked_for = sum(end - start for start, end in found.offsets.values())
         in_order = kept is None and comes_in_order(spark, found)
         return cls(records, asked_for - sum(each.end - each.start for each in missing), missing, in_order)

@@ -13,6 +13,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from eventbus.bus import Bus
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import ConfigError, RetriableError
 from eventbus.ports import Clock, Cluster, Reader
@@ -128,19 +129,24 @@ def _ranges(wanted: Slice) -> dict[int, tuple[int, int]]:
     return {partition: offsets for partition, offsets in wanted.kept.items() if offsets[0] < offsets[1]}
 
 
-def from_kafka(spark: SparkSession, bootstrap_servers: str, wanted: Slice) -> DataFrame:
+def from_kafka(spark: SparkSession, bus: Bus, wanted: Slice) -> DataFrame:
     """Its records, each partition in its own order within one task (or a few, where there are more cores)."""
     ranges = _ranges(wanted)
     if not ranges:
         return spark.createDataFrame([], RECORD)
     options = {
-        "kafka.bootstrap.servers": bootstrap_servers,
+        **connection_options(bus),
         "assign": _json({wanted.topic: sorted(ranges)}),
         "startingOffsets": _json({wanted.topic: {str(partition): start for partition, (start, _) in ranges.items()}}),
         "endingOffsets": _json({wanted.topic: {str(partition): end for partition, (_, end) in ranges.items()}}),
         "minPartitions": str(max(len(ranges), spark.sparkContext.defaultParallelism)),
     }
     return as_records(spark.read.format("kafka").options(**FETCH, **options).load())
+
+
+def connection_options(bus: Bus) -> dict[str, str]:
+    """As Spark's Kafka connector wants them. It hides passwords and logins in what it logs."""
+    return {f"kafka.{name}": value for name, value in bus.java_settings().items()}
 
 
 def as_records(rows: DataFrame, *others: str) -> DataFrame:
@@ -171,14 +177,14 @@ def from_archive(spark: SparkSession, archive: Archive, wanted: Slice) -> DataFr
 
 
 def read_topic(
-    spark: SparkSession, bootstrap_servers: str, found: Slice, wanted: Range, archive: Archive | None
+    spark: SparkSession, bus: Bus, found: Slice, wanted: Range, archive: Archive | None
 ) -> tuple[Slice, DataFrame, list[Missing]]:
     """Kafka's records, and before them those of the archive, which may know better where a time begins."""
     if archive is None:
-        return found, from_kafka(spark, bootstrap_servers, found), lost_to_retention(found)
+        return found, from_kafka(spark, bus, found), lost_to_retention(found)
     archive.check_topic(found.topic, found.topic_id)
     found = reaching_back(spark, archive, found, wanted)
-    records = from_archive(spark, archive, found).unionByName(from_kafka(spark, bootstrap_servers, found))
+    records = from_archive(spark, archive, found).unionByName(from_kafka(spark, bus, found))
     return found, records, lost_to_retention(found, archive.covered(found.topic))
 
 

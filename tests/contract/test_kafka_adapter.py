@@ -29,7 +29,7 @@ NOBODY = "127.0.0.1:1"
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("admin", "config", "producer"):
+    for module in ("admin", "complaints", "producer"):
         monkeypatch.setattr(f"eventbus.kafka.{module}.REQUEST_TIMEOUT", 0.5)
 
 
@@ -180,7 +180,8 @@ def test_every_error_asks_for_the_right_reaction(error: KafkaError, ours: type[L
 def test_a_missing_permission_says_what_to_do() -> None:
     error = log_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "reading t")
     assert str(error) == (
-        "Kafka, reading t: Broker: Topic authorization failed. Grant this client READ, WRITE and DESCRIBE on the topic."
+        "Kafka, reading t: Broker: Topic authorization failed. "
+        "Grant this client what `eventbus acls` lists for the topic."
     )
 
 

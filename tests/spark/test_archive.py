@@ -233,10 +233,10 @@ def test_archive_and_kafka_are_one_table(spark: SparkSession, kafka_bus: Bus, ar
     reader = kafka_bus.cluster.reader()
     wanted = slice_of(kafka_bus.cluster, reader, topic, Range())
     reader.close()
-    _, both, missing = read_topic(spark, servers, wanted, Range(), archive)
+    _, both, missing = read_topic(spark, kafka_bus, wanted, Range(), archive)
     assert missing == []
     assert _comparable(as_python(topic, both.collect())) == _comparable(expected)
-    _, kafka, missing = read_topic(spark, servers, wanted, Range(), None)
+    _, kafka, missing = read_topic(spark, kafka_bus, wanted, Range(), None)
     assert missing == [Missing(topic, 0, 0, 13), Missing(topic, 1, 0, 24)]
     assert places(as_python(topic, kafka.collect())) == places(committed_records(kafka_bus.cluster, topic))
     assert len(expected) == 30
@@ -272,7 +272,7 @@ def test_what_was_removed_before_it_was_archived_is_named_and_can_be_accepted(
             reader.close()
 
     wanted = wanted_since(Range())
-    _, table, missing = read_topic(spark, servers, wanted, Range(), archive)
+    _, table, missing = read_topic(spark, kafka_bus, wanted, Range(), archive)
     assert missing == [Missing(topic, 0, 10, 25)]
     times = {record.offset: record.timestamp for record in _archived(spark, archive, topic)}
     in_the_gap = Range(since=times[9] + 1)  # the youngest that is known to be older is 9, the oldest to be younger 25

@@ -1,0 +1,246 @@
+"""What an EventBus manifest may contain: where Kafka is, and how its clients prove who they are.
+
+argo-events' fields are read where they mean something here. Every secret is read anew for every new client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from eventbus.errors import ConfigError
+from eventbus.kafka.config import setting_fault
+from eventbus.kafka.connection import Connection, fixed_setting, fixed_topic_setting
+from eventbus.names import BusName
+from sensors.actions.kafka import BrokerList, tls_settings
+from sensors.actions.tls import Tls
+from sensors.secrets import SecretKeySelector
+from sensors.spec.base import Flaw, SpecModel, get
+from sensors.spec.fields import Bool, StringMap, Text
+from sensors.spec.manifest import Manifest
+
+_WITH_FIELDS = {
+    "security.protocol": "`tls` and `sasl` decide that",
+    "sasl.mechanism": "write it as `sasl.mechanism` of the manifest",
+    "sasl.mechanisms": "write it as `sasl.mechanism` of the manifest",
+    "sasl.username": "name a secret in `sasl.userSecret`",
+    "sasl.password": "name a secret in `sasl.passwordSecret`",
+    "sasl.oauthbearer.client.secret": "name a secret in `sasl.oauth.clientSecretSecret`",
+    "ssl.ca.pem": "name a secret in `tls.caCertSecret`",
+    "ssl.certificate.pem": "name a secret in `tls.clientCertSecret`",
+    "ssl.key.pem": "name a secret in `tls.clientKeySecret`",
+}
+"""Settings of librdkafka that a manifest has fields for, most of them because they are secret."""
+
+
+def _https(text: str) -> str:
+    if not text.startswith("https://"):
+        raise ValueError("must begin with `https://`: the client's secret is sent there")
+    return text
+
+
+class BusTls(Tls):
+    """How to trust the brokers, and who we are."""
+
+    enabled: Bool = True
+    """As in argo-events: false leaves TLS off."""
+
+
+class OAuth(SpecModel):
+    """A token that an identity provider issues for client credentials (OIDC)."""
+
+    tokenEndpoint: Annotated[Text, AfterValidator(_https)]
+    """Where the provider issues tokens."""
+    clientIdSecret: SecretKeySelector
+    """The secret with the client's name."""
+    clientSecretSecret: SecretKeySelector
+    """The secret with the client's secret."""
+    scope: Text | None = None
+    """What the token is to be good for."""
+
+    def settings(self) -> dict[str, Any]:
+        scope = {} if self.scope is None else {"sasl.oauthbearer.scope": self.scope}
+        return {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": self.tokenEndpoint,
+            "sasl.oauthbearer.client.id": self.clientIdSecret.read().reveal(),
+            "sasl.oauthbearer.client.secret": self.clientSecretSecret.read().reveal(),
+            **scope,
+        }
+
+
+class MskIam(SpecModel):
+    """Amazon MSK: a token signed with the AWS credentials of this process."""
+
+    region: Text
+    """Where the cluster is, such as `eu-central-1`."""
+
+    def settings(self) -> dict[str, Any]:
+        return {"oauth_cb": self._token}
+
+    def _token(self, _config: str) -> tuple[str, float]:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - only Amazon's users have it
+
+        token, expires_ms = MSKAuthTokenProvider.generate_auth_token(self.region)
+        return token, expires_ms / 1000
+
+
+_BY_MECHANISM = {
+    "PLAIN": ("userSecret", "passwordSecret"),
+    "SCRAM-SHA-256": ("userSecret", "passwordSecret"),
+    "SCRAM-SHA-512": ("userSecret", "passwordSecret"),
+    "OAUTHBEARER": ("oauth",),
+    "AWS_MSK_IAM": ("awsMskIam",),
+    "GSSAPI": (),
+}
+"""What each mechanism needs; nothing else goes with it."""
+
+
+class BusSasl(SpecModel):
+    """Who we are."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"] = "PLAIN"
+    """How that is proved. `GSSAPI` is set up in `config`, by librdkafka's `sasl.kerberos.…`."""
+    userSecret: SecretKeySelector | None = None
+    """The secret with the name, for `PLAIN` and `SCRAM`."""
+    passwordSecret: SecretKeySelector | None = None
+    """The secret with the password, for `PLAIN` and `SCRAM`."""
+    oauth: OAuth | None = None
+    awsMskIam: MskIam | None = None
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        mechanism = get(data, "mechanism") or "PLAIN"
+        needed = _BY_MECHANISM.get(mechanism) if isinstance(mechanism, str) else None
+        if needed is None or not isinstance(data, Mapping):
+            return
+        for field in ("userSecret", "passwordSecret", "oauth", "awsMskIam"):
+            given = data.get(field) is not None
+            if field in needed and not given:
+                yield Flaw((), f"the mechanism `{mechanism}` needs `{field}`", about_key=True)
+            if field not in needed and given:
+                yield Flaw((field,), f"the mechanism `{mechanism}` has no `{field}`", about_key=True)
+        if mechanism == "AWS_MSK_IAM" and find_spec("aws_msk_iam_sasl_signer") is None:
+            message = "this needs packages that are not installed: install `kafka-eventbus[msk]`"
+            yield Flaw(("mechanism",), message)
+
+    def settings(self) -> dict[str, Any]:
+        """Raises `ConfigError` when a secret is not there."""
+        mechanism = "OAUTHBEARER" if self.awsMskIam is not None else self.mechanism
+        settings: dict[str, Any] = {"sasl.mechanism": mechanism}
+        if self.userSecret is not None and self.passwordSecret is not None:
+            settings["sasl.username"] = self.userSecret.read().reveal()
+            settings["sasl.password"] = self.passwordSecret.read().reveal()
+        for source in (self.oauth, self.awsMskIam):
+            settings |= {} if source is None else source.settings()
+        return settings
+
+
+class KafkaBus(SpecModel):
+    """A Kafka cluster."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "topic": "`topic` cannot be chosen: events are in the topic `{namespace}-{name of the EventBus}`",
+        "version": "`version` is not needed: the client asks the brokers; leave it out",
+        "consumerGroup": "`consumerGroup` cannot be chosen: every stage of a sensor has a group; leave it out",
+        "partitioner": "`partitioner` cannot be chosen: an event's key decides, without one each has its turn",
+    }
+
+    url: BrokerList
+    """The brokers, as `host:port`, separated by commas."""
+    tls: BusTls | None = None
+    sasl: BusSasl | None = None
+    config: StringMap = Field(default={})
+    """Settings of all clients, by librdkafka's names."""
+    producer: StringMap = Field(default={})
+    """Settings of those that write."""
+    consumer: StringMap = Field(default={})
+    """Settings of those that read."""
+    topics: StringMap = Field(default={})
+    """Settings of topics that are created, by Kafka's names. Topics that exist stay as they are."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        for field in ("config", "producer", "consumer"):
+            for name, value in _texts(get(data, field)):
+                yield from _setting_flaws(field, name, value)
+        for name, _ in _texts(get(data, "topics")):
+            reason = fixed_topic_setting(name)
+            if reason is not None:
+                yield Flaw(("topics", name), reason, about_key=True)
+
+    def connection(self) -> Connection:
+        """Raises `ConfigError` when a secret is not there: now rather than at the first client."""
+        self._security()
+        return Connection(self.url, self.config, self.producer, self.consumer, self.topics, self._security)
+
+    def _security(self) -> dict[str, Any]:
+        tls = self.tls if self.tls is not None and self.tls.enabled else None
+        settings = {} if tls is None else tls_settings(tls, tls.secrets())
+        settings |= {} if self.sasl is None else self.sasl.settings()
+        protocols = {
+            (False, False): "plaintext",
+            (True, False): "ssl",
+            (False, True): "sasl_plaintext",
+            (True, True): "sasl_ssl",
+        }
+        return settings | {"security.protocol": protocols[tls is not None, self.sasl is not None]}
+
+
+def _texts(settings: Any) -> Iterator[tuple[str, str]]:
+    for name, value in settings.items() if isinstance(settings, Mapping) else ():
+        if isinstance(name, str) and isinstance(value, str):
+            yield name, value
+
+
+def _setting_flaws(field: str, name: str, value: str) -> Iterator[Flaw]:
+    if name in _WITH_FIELDS:
+        yield Flaw((field, name), f"`{name}` does not belong here: {_WITH_FIELDS[name]}", about_key=True)
+        return
+    reason = fixed_setting(name)
+    if reason is not None:
+        yield Flaw((field, name), reason, about_key=True)
+        return
+    fault = setting_fault(name, value, of_consumer=field == "consumer")
+    if fault is not None:
+        yield Flaw((field, name), fault)
+
+
+class EventBusSpec(SpecModel):
+    """What carries the events."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        name: f"`{name}` is not possible: this bus is on Kafka; write `kafka` with its `url`"
+        for name in ("nats", "jetstream", "jetstreamExotic")
+    }
+
+    kafka: KafkaBus
+
+
+class EventBusManifest(Manifest):
+    """An EventBus, as it is written in a YAML file."""
+
+    called = "EventBus"
+    plural = "buses"
+
+    kind: Literal["EventBus"]
+    spec: EventBusSpec
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        name, namespace = get(data, "metadata", "name"), get(data, "metadata", "namespace") or "default"
+        try:
+            BusName(str(namespace), str(name))
+        except ConfigError as error:
+            yield Flaw(("metadata", "name"), str(error))
+
+    @property
+    def bus_name(self) -> BusName:
+        return BusName(self.metadata.namespace, self.metadata.name)
+
+    def connection(self) -> Connection:
+        """Raises `ConfigError` when a secret is not there."""
+        return self.spec.kafka.connection()

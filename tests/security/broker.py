@@ -1,0 +1,159 @@
+"""A Kafka whose clients need TLS, a password and permissions; and its administrator, who needs none of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package has no __all__
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from eventbus.broker import EmbeddedBroker
+from eventbus.broker.config import NodeAddress
+from eventbus.broker.ports import HOST, free_ports
+from eventbus.clock import Deadline, SystemClock
+from eventbus.kafka.connection import Connection
+from sensors.acls import Permission, Resource
+from tests.security.certificates import Authority
+
+PASSWORD = "correct-horse-battery"
+MECHANISM = "SCRAM-SHA-512"
+_TYPES = {
+    Resource.TOPIC: ResourceType.TOPIC,
+    Resource.GROUP: ResourceType.GROUP,
+    Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+}
+
+
+class User(msgspec.Struct):
+    """Somebody with a password, which may change."""
+
+    name: str
+    password: str = PASSWORD
+
+    def secrets(self) -> Mapping[str, str]:
+        return {"sasl.username": self.name, "sasl.password": self.password}
+
+
+class SecureBroker:
+    """One node with three listeners, whose certificates are good, too old, and another host's."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = Authority(directory, "authority")
+        self.authority = authority.file
+        self.stranger = Authority(directory, "stranger").file
+        self._certificates = {
+            "GOOD": authority.issue("localhost"),
+            "EXPIRED": authority.issue("localhost", expired=True),
+            "ELSEWHERE": authority.issue("elsewhere.example"),
+        }
+        self._ports = dict(zip(self._certificates, free_ports(len(self._certificates)), strict=True))
+        self._broker = EmbeddedBroker(ephemeral=True, further=self._properties)
+
+    def __enter__(self) -> Self:
+        self._broker.start()
+        self._admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._broker.stop()
+
+    @property
+    def open_address(self) -> str:
+        """Where nobody is asked who he is, and everything is permitted."""
+        return self._broker.bootstrap_servers
+
+    def address(self, listener: str = "GOOD") -> str:
+        return f"localhost:{self._ports[listener]}"
+
+    def connection(self, user: User, listener: str = "GOOD", **others: str) -> Connection:
+        settings = {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": MECHANISM,
+            "ssl.ca.location": str(self.authority),
+            **{name.replace("_", "."): value for name, value in others.items()},
+        }
+        return Connection(self.address(listener), settings, secrets=user.secrets)
+
+    def admit(self, user: User) -> None:
+        """From now on the user's password is this one."""
+        credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(user.name, credentials, user.password.encode())
+        self._admin.alter_user_scram_credentials([change])[user.name].result(30)
+
+    def permit(self, user: User, permissions: Iterable[Permission]) -> None:
+        """Returns when the broker goes by it."""
+        bindings = [_binding(user, each) for each in dict.fromkeys(permissions)]
+        for future in self._admin.create_acls(bindings).values():
+            future.result(30)
+        wait_until(lambda: self._permitted(user) >= len(bindings))
+
+    def _permitted(self, user: User) -> int:
+        anything = AclBindingFilter(
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]  # any name, as the documentation has it
+            ResourcePatternType.ANY,
+            f"User:{user.name}",
+            None,  # type: ignore[arg-type]  # any host
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        return len(self._admin.describe_acls(anything).result(30))
+
+    def _properties(self, node: NodeAddress) -> Mapping[str, object]:
+        secure = ",".join(f"{name}://localhost:{port}" for name, port in self._ports.items())
+        listeners = f"BROKER://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port},{secure}"
+        protocols = ",".join(f"{name}:SASL_SSL" for name in self._ports)
+        properties: dict[str, object] = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": f"BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,{protocols}",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "connections.max.reauth.ms": 2000,
+        }
+        login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        for name, file in self._certificates.items():
+            listener = f"listener.name.{name.lower()}"
+            properties |= {
+                f"{listener}.sasl.enabled.mechanisms": MECHANISM,
+                f"{listener}.{MECHANISM.lower()}.sasl.jaas.config": login,
+                f"{listener}.ssl.keystore.type": "PEM",
+                f"{listener}.ssl.keystore.location": file,
+            }
+        return properties
+
+
+def _binding(user: User, permission: Permission) -> AclBinding:
+    pattern = ResourcePatternType.PREFIXED if permission.prefixed else ResourcePatternType.LITERAL
+    return AclBinding(
+        _TYPES[permission.resource],
+        permission.name,
+        pattern,
+        f"User:{user.name}",
+        "*",
+        AclOperation[permission.operation.name],
+        AclPermissionType.ALLOW,
+    )
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    """For what another process does."""
+    deadline = Deadline(SystemClock(), 30)
+    while not reached():
+        assert not deadline.over(), "this did not come true within 30 s"
