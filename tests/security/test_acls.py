@@ -48,7 +48,9 @@ def _permissions(name: SensorName, *parts: Part) -> list[Permission]:
 class Shop:
     """A sensor whose events go through all three stages, its runner, and somebody who sends events."""
 
-    def __init__(self, broker: SecureBroker, new_user: NewUser, namespace: str) -> None:
+    def __init__(self, broker: SecureBroker, new_user: NewUser, namespace: str, directory: Path) -> None:
+        self.file = directory / "orders.yaml"
+        self.file.write_text(MANIFEST)
         self.broker = broker
         self.name = SensorName(BusName(namespace), "orders")
         self.runner = new_user("runner")
@@ -92,7 +94,7 @@ def shop(
     secure_broker: SecureBroker, new_user: NewUser, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Shop:
     monkeypatch.setenv("EVENTBUS_SLOT_DIR", str(tmp_path))
-    return Shop(secure_broker, new_user, namespace)
+    return Shop(secure_broker, new_user, namespace, tmp_path)
 
 
 def test_what_is_listed_is_enough(shop: Shop) -> None:
@@ -159,7 +161,7 @@ def test_a_sender_needs_both(shop: Shop, operation: Operation) -> None:
     ],
 )
 def test_each_part_is_enough_for_its_commands(
-    shop: Shop, new_user: NewUser, part: Part, commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, new_user: NewUser, part: Part, commands: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.create_topics()
     shop.broker.permit(shop.runner, shop.needs(*RUN))
@@ -168,11 +170,9 @@ def test_each_part_is_enough_for_its_commands(
     operator = new_user("operator")
     shop.broker.permit(operator, shop.needs(part))
     _use(monkeypatch, shop.broker.connection(operator), shop.name.bus)
-    file = tmp_path / "orders.yaml"
-    file.write_text(MANIFEST)
     for command in commands:
         with pytest.raises(SystemExit) as end:
-            main([str(file) if word == "FILE" else word for word in command.split()])
+            main([str(shop.file) if word == "FILE" else word for word in command.split()])
         assert not end.value.code, command
 
 
