@@ -12,8 +12,8 @@ import uvicorn
 
 from eventbus.errors import ConfigError
 from eventsources.receiver.app import Receiver
+from eventsources.receiver.patience import BoundedProtocol
 
-_MOST_HEADERS = 64 << 10
 _KEEP_ALIVE_SECONDS = 65
 """Longer than the usual load balancer keeps its own connections, so that it is not us who closes them."""
 _BACKLOG = 2048
@@ -37,7 +37,7 @@ class Server:
             ws="none",
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(drain_seconds)),
-            h11_max_incomplete_event_size=_MOST_HEADERS,
+            http=BoundedProtocol,
             backlog=_BACKLOG,
         )
         config.load()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,9 +14,10 @@ from eventbus import Bus
 from eventsources.base import Identity
 from eventsources.metrics import SourceMetrics
 from eventsources.receiver.app import Receiver, Route
+from eventsources.receiver.patience import BoundedProtocol
 from eventsources.sink import Sieve, Sink
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
-from tests.eventsources.serving import events_on
+from tests.eventsources.serving import events_on, shop
 
 Message = MutableMapping[str, Any]
 
@@ -110,3 +113,41 @@ def test_all_bodies_together_have_one_limit(sink: Sink) -> None:
         return [client.status for client in (refused, *slow, later)]
 
     assert asyncio.run(scene()) == [429, 202, 202, 202, 202]
+
+
+# --- heads ------------------------------------------------------------------------------------------------------------
+
+
+def _hung_up(wire: socket.socket) -> bool:
+    wire.settimeout(10)
+    try:
+        return wire.recv(100) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_head_that_does_not_end_is_not_read(bus: Bus) -> None:
+    with shop(bus) as orders, socket.create_connection(("127.0.0.1", orders.runner.ports[0])) as wire:
+        wire.sendall(b"POST /orders HTTP/1.1\r\nX-Endless: ")
+        with suppress(ConnectionError):
+            for _ in range(1000):
+                wire.sendall(b"x" * 10_000)
+        assert _hung_up(wire)
+        assert orders.send().status == 202
+
+
+@pytest.mark.parametrize("beginning", [b"", b"POST /orders HTTP/1.1\r\nHost: "])
+def test_a_head_that_does_not_come_is_not_waited_for(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, beginning: bytes
+) -> None:
+    monkeypatch.setattr(BoundedProtocol, "head_seconds", 0.1)
+    with shop(bus) as orders, socket.create_connection(("127.0.0.1", orders.runner.ports[0])) as wire:
+        wire.sendall(beginning)
+        assert _hung_up(wire)
+
+
+def test_a_long_body_is_no_long_head(bus: Bus) -> None:
+    """Also where it follows another request on the same connection."""
+    with shop(bus) as orders:
+        large = b'"' + b"x" * 500_000 + b'"'
+        assert [orders.send(body).status for body in (large, b"{}", large)] == [202, 202, 202]
