@@ -64,8 +64,16 @@ class SourceRunner:
         self._sink = Sink(bus, self.metrics)
         self._threads: list[Thread] = []
         self._servers: list[Server] = []
+        self._election: Election | None = None
+        try:
+            self._prepare(elect, drain_seconds)
+        except BaseException:
+            self.stop()  # it has threads and sockets already
+            raise
+
+    def _prepare(self, elect: Elect, drain_seconds: float) -> None:
         endpoints: list[tuple[Endpoint, Route, ReceiverSpec]] = []
-        for identity, spec in manifest.identities():
+        for identity, spec in self._manifest.identities():
             self.metrics.expect(identity)
             made = SOURCES[identity.kind].make(spec)
             if isinstance(made, Source):
@@ -77,7 +85,8 @@ class SourceRunner:
         endpoints.sort(key=lambda each: each[0].port)
         for port, group in groupby(endpoints, key=lambda each: each[0].port):
             self._servers.append(self._server(port, list(group), drain_seconds))
-        self._election = elect(manifest.name) if manifest.once else None
+        if self._manifest.once:
+            self._election = elect(self._manifest.name)
 
     @property
     def ports(self) -> list[int]:
