@@ -9,12 +9,14 @@ import pytest
 
 from eventbus import Bus, BusName, Event
 from eventbus.cli.main import main
-from eventbus.errors import EventBusError
+from eventbus.clock import SystemClock
+from eventbus.errors import EventBusError, FatalError
 from eventbus.kafka.connection import Connection
-from eventbus.names import SensorName
+from eventbus.names import Kind, SensorName
 from eventbus.topics import ensure_sensor_topics
 from sensors import ActionCall, Sensor
 from sensors.acls import Operation, Part, Permission, Resource, needs_of
+from sensors.inspection import read_range
 from sensors.spec.loader import load_text
 from tests.security.broker import SecureBroker, User
 from tests.security.conftest import NewUser
@@ -122,6 +124,20 @@ def test_nothing_of_it_can_be_left_out(shop: Shop, index: int) -> None:
     shop.broker.permit(shop.runner, permissions)
     shop.broker.permit(shop.sender, shop.needs(Part.SEND))
     assert not shop.works(), f"{missing} is not needed"
+
+
+def test_who_may_not_write_stops_instead_of_burying_every_event(shop: Shop) -> None:
+    shop.create_topics()
+    topic = shop.name.topic(Kind.TRIGGER)
+    shop.broker.permit(shop.runner, _without(shop.needs(*RUN), Permission(Resource.TOPIC, topic, Operation.WRITE)))
+    shop.broker.permit(shop.sender, shop.needs(Part.SEND))
+    with pytest.raises(FatalError, match="Topic authorization failed.*Grant this client what `eventbus acls` lists"):
+        shop.run()
+    with Bus.connect(shop.broker.open_address) as bus:
+        reader = bus.cluster.reader()
+        letters = read_range(reader, shop.name.topic(Kind.DLQ), 0, start=0, end=None, clock=SystemClock())
+        assert list(letters) == []
+        reader.close()
 
 
 @pytest.mark.parametrize("operation", [Operation.WRITE, Operation.DESCRIBE_CONFIGS])
