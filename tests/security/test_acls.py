@@ -131,7 +131,7 @@ def test_who_may_not_write_stops_instead_of_burying_every_event(shop: Shop) -> N
     topic = shop.name.topic(Kind.TRIGGER)
     shop.broker.permit(shop.runner, _without(shop.needs(*RUN), Permission(Resource.TOPIC, topic, Operation.WRITE)))
     shop.broker.permit(shop.sender, shop.needs(Part.SEND))
-    with pytest.raises(FatalError, match="Topic authorization failed.*Grant this client what `eventbus acls` lists"):
+    with pytest.raises(FatalError, match=r"Topic authorization failed.*Grant this client what `eventbus acls` lists"):
         shop.run()
     with Bus.connect(shop.broker.open_address) as bus:
         reader = bus.cluster.reader()
