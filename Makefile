@@ -21,8 +21,14 @@ help: ## List the targets
 demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is killed; nothing is lost
 	$(RUN)/bin/eventbus demo
 
+# Spark and a secured broker mostly start and wait: they do so beside everything else.
+SLOW := tests/spark tests/security
+
 test: lint ## Lint, then run all tests
-	$(BIN)/python -m pytest
+	@mkdir -p build
+	@$(BIN)/python -m pytest $(SLOW) > build/test-slow.log 2>&1 & slow=$$!; trap "kill $$slow" INT TERM; \
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(SLOW)); others=$$?; \
+	echo "waiting for $(SLOW)"; wait $$slow; slow=$$?; cat build/test-slow.log; exit $$((others + slow))
 
 lint: $(DEV)/.installed ## Style, types, layers
 	$(BIN)/ruff check .
