@@ -6,7 +6,7 @@ of it over HTTP: all endpoints of a port share one server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Event as Flag
 from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -52,6 +52,10 @@ class SourceSpec(SpecModel):
     """Goes with the data of every event, as `metadata`."""
     partitionKey: Annotated[Text, AfterValidator(_selector)] | None = None
     """Where to find what orders the events, such as `data.body.customer`: those that share it stay in order."""
+
+    def advice(self) -> Iterable[Flaw]:
+        """What is allowed but probably not meant."""
+        return ()
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -111,9 +115,11 @@ class Endpoint(Protocol):
     port: int
     path: str
     methods: frozenset[str]
+    accepted: int
+    """The status of the answer once the brokers have the events."""
 
     def events(self, identity: Identity, request: Request) -> Sequence[Event]:
-        """What a request means. Raises `Refusal`."""
+        """What a request means. Raises `Refusal`, `Unwanted` or `Reply`."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -138,3 +144,15 @@ class Refusal(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+
+
+class Unwanted(Exception):
+    """A request whose event was not asked for: it is answered like any other, and its event is left out."""
+
+
+class Reply(Exception):
+    """A request that wants to be told something, and is no event."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text

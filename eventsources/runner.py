@@ -29,10 +29,10 @@ from eventsources.election.ports import Election
 from eventsources.journal import Journal
 from eventsources.metrics import SourceMetrics
 from eventsources.receiver.app import Receiver, Route
+from eventsources.receiver.listening import ListeningSpec, ReceiverSpec
 from eventsources.receiver.server import Server
 from eventsources.sink import Sieve, Sink
 from eventsources.sources import SOURCES
-from eventsources.sources.webhook import ReceiverSpec
 from eventsources.spec import EventSourceManifest
 from sensors.actions.tls import load_chain, use_certificates
 
@@ -72,7 +72,7 @@ class SourceRunner:
             raise
 
     def _prepare(self, elect: Elect, drain_seconds: float) -> None:
-        endpoints: list[tuple[Endpoint, Route, ReceiverSpec]] = []
+        endpoints: list[tuple[Endpoint, Route, ListeningSpec]] = []
         for identity, spec in self._manifest.identities():
             self.metrics.expect(identity)
             made = SOURCES[identity.kind].make(spec)
@@ -80,8 +80,8 @@ class SourceRunner:
                 run = partial(self._keep_running, made, identity, spec)
                 self._threads.append(Thread(target=run, name=f"source-{identity}", daemon=True))
             elif isinstance(spec, ReceiverSpec):
-                route = Route(made, identity, Sieve.of(spec), spec.maxPayloadSize)
-                endpoints.append((made, route, spec))
+                route = Route(made, identity, Sieve.of(spec), spec.listening.maxPayloadSize)
+                endpoints.append((made, route, spec.listening))
         endpoints.sort(key=lambda each: each[0].port)
         for port, group in groupby(endpoints, key=lambda each: each[0].port):
             self._servers.append(self._server(port, list(group), drain_seconds))
@@ -132,7 +132,7 @@ class SourceRunner:
 
     # --- those that are told ----------------------------------------------------------------------------------------
 
-    def _server(self, port: int, endpoints: Sequence[tuple[Endpoint, Route, ReceiverSpec]], drain: float) -> Server:
+    def _server(self, port: int, endpoints: Sequence[tuple[Endpoint, Route, ListeningSpec]], drain: float) -> Server:
         app = Receiver({endpoint.path: route for endpoint, route, _ in endpoints}, self._sink, self.metrics)
         return Server(app, port, _server_tls([spec for _, _, spec in endpoints]), drain)
 
@@ -229,7 +229,7 @@ class _StopOrLoss(Flag):
         return self.is_set()
 
 
-def _server_tls(specs: Sequence[ReceiverSpec]) -> ssl.SSLContext | None:
+def _server_tls(specs: Sequence[ListeningSpec]) -> ssl.SSLContext | None:
     """All endpoints of a port share its certificate. Raises `ConfigError`."""
     wanted = {(spec.serverCertSecret, spec.serverKeySecret, spec.clientCaSecret) for spec in specs}
     if len(wanted) > 1:

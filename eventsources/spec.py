@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from eventsources.base import Identity, SourceSpec
+from eventsources.receiver.listening import DEFAULT_PORT
 from eventsources.sources import REFUSED, SOURCES
 from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import CountFromOne, EventReference, KubernetesName, StringMap
@@ -55,13 +56,15 @@ class EventSourceSpecBase(SpecModel):
 
 
 def _collisions(data: Any, names: list[tuple[str, str]]) -> Iterator[Flaw]:
-    taken: dict[tuple[str, object], str] = {}
+    taken: dict[tuple[str, str], str] = {}
     for kind, name in names:
-        spec = get(data, kind, name)
-        path, port = get(spec, "endpoint"), get(spec, "port")
-        if isinstance(path, str) and taken.setdefault((path, str(port or "")), name) != name:
-            other = taken[path, str(port or "")]
-            yield Flaw((kind, name, "endpoint"), f"`{path}` is the path of the event `{other}` already")
+        nested = ("webhook",) if get(data, kind, name, "webhook") else ()
+        listening = get(data, kind, name, *nested)
+        path, port = get(listening, "endpoint"), get(listening, "port")
+        where = path, str(DEFAULT_PORT if port is None else port)
+        if isinstance(path, str) and taken.setdefault(where, name) != name:
+            message = f"`{path}` is the path of the event `{taken[where]}` already"
+            yield Flaw((kind, name, *nested, "endpoint"), message)
 
 
 if TYPE_CHECKING:
@@ -98,6 +101,11 @@ class EventSourceManifest(Manifest):
     def identities(self) -> Iterator[tuple[Identity, SourceSpec]]:
         for kind, name, spec in self.spec.sources():
             yield Identity(self.name, name, kind), spec
+
+    def advice(self) -> Iterator[Flaw]:
+        for kind, name, spec in self.spec.sources():
+            for flaw in spec.advice():
+                yield Flaw(("spec", kind, name, *flaw.path), flaw.message)
 
 
 EVENT_SOURCES = Reader(EventSourceManifest)

@@ -14,14 +14,14 @@ import msgspec
 
 from eventbus.errors import InvalidEvent, LogError, UnproducibleError
 from eventbus.events import Event
-from eventsources.base import Endpoint, Identity, Refusal, Request
+from eventsources.base import Endpoint, Identity, Refusal, Reply, Request, Unwanted
 from eventsources.metrics import SourceMetrics
 from eventsources.sink import Sieve, Sink, SinkFull
 
 MOST_BUFFERED = 64 << 20
 BODY_SECONDS = 30.0
 _RETRY_SECONDS = b"1"
-_REASON = "text/plain; charset=utf-8"
+_TEXT = b"text/plain; charset=utf-8"
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,7 +64,7 @@ class Receiver:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._routes.get(scope["path"])
         if route is None:
-            await _answer(send, 404, "no event source listens to this path")
+            await _explain(send, 404, "no event source listens to this path")
             return
         headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
         try:
@@ -83,16 +83,21 @@ class Receiver:
         except Refusal as refusal:
             self._metrics.refused(route.identity, refusal.status)
             log.debug("%s: %d %s", route.identity, refusal.status, refusal.reason)
-            await _answer(send, refusal.status, refusal.reason)
+            await _explain(send, refusal.status, refusal.reason)
+        except Reply as reply:
+            await _answer(send, 200, reply.text)
+        except Unwanted:
+            self._metrics.count(route.identity, "filtered")
+            await _answer(send, route.endpoint.accepted)
         else:
-            await _answer(send, 202)
+            await _answer(send, route.endpoint.accepted)
 
     async def _other_method(self, route: Route, method: str, headers: Sequence[tuple[str, str]], send: Send) -> None:
         allowed = ", ".join(sorted({*route.endpoint.methods, "OPTIONS"}))
         extra = {b"allow": allowed.encode()}
         if method != "OPTIONS":
             self._metrics.refused(route.identity, 405)
-            await _answer(send, 405, f"use {allowed}", extra)
+            await _explain(send, 405, f"use {allowed}", extra)
             return
         # CloudEvents' protection against abuse: whoever is asked whether they want these events says so.
         origin = next((value for name, value in headers if name == "webhook-request-origin"), None)
@@ -204,11 +209,15 @@ def _too_large(route: Route) -> Refusal:
     return Refusal(413, f"the body is larger than {route.most_bytes:,} bytes")
 
 
-async def _answer(send: Send, status: int, reason: str = "", extra: Mapping[bytes, bytes] | None = None) -> None:
-    body = f"{reason}\n".encode() if reason else b""
+async def _explain(send: Send, status: int, reason: str, extra: Mapping[bytes, bytes] | None = None) -> None:
+    await _answer(send, status, f"{reason}\n", extra)
+
+
+async def _answer(send: Send, status: int, text: str = "", extra: Mapping[bytes, bytes] | None = None) -> None:
+    body = text.encode("utf-8", "replace")
     headers = {b"content-length": str(len(body)).encode(), **(extra or {})}
     if body:
-        headers[b"content-type"] = _REASON.encode()
+        headers[b"content-type"] = _TEXT
     if status in (429, 503):
         headers[b"retry-after"] = _RETRY_SECONDS
     if status in (408, 413, 429):

@@ -45,13 +45,20 @@ def check_bearer(request: Request, selector: SecretKeySelector) -> None:
         raise Refusal(401, "the bearer token is missing or wrong")
 
 
-def check_signature(request: Request, spec: SignatureSpec) -> None:
+def check_token(request: Request, header: str, selector: SecretKeySelector) -> None:
     """Raises `Refusal`."""
+    expected = read_secret(selector)
+    if not same(request.header(header.lower()) or "", expected.reveal()):
+        raise Refusal(401, f"the token in the header `{header}` is missing or wrong")
+
+
+def check_signature(request: Request, spec: SignatureSpec, signed: bytes | None = None) -> None:
+    """Over the body, unless something else is `signed`. Raises `Refusal`."""
     given = request.header(spec.header.lower())
     if given is None:
         raise Refusal(401, f"the header `{spec.header}` is missing: this path takes only signed requests")
     secret = read_secret(spec.secret).reveal().encode()
-    digest = hmac.new(secret, request.body, _HASHES[spec.algorithm]).digest()
+    digest = hmac.new(secret, request.body if signed is None else signed, _HASHES[spec.algorithm]).digest()
     expected = digest.hex() if spec.encoding == "hex" else b64encode(digest).decode()
     if not same(given, spec.prefix + expected):
         raise Refusal(401, "the signature does not fit the body")

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eventsources.base import Endpoint, Source, SourceSpec
+from eventsources.sources.bitbucket import BitbucketEndpoint, BitbucketSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
+from eventsources.sources.github import GithubEndpoint, GithubSpec
+from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
+from eventsources.sources.slack import SlackEndpoint, SlackSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
 
 
@@ -21,11 +25,15 @@ class SourceKind(NamedTuple):
 
 SOURCES: dict[str, SourceKind] = {
     "webhook": SourceKind(WebhookSpec, WebhookEndpoint, once=False),
+    "github": SourceKind(GithubSpec, GithubEndpoint, once=False),
+    "gitlab": SourceKind(GitlabSpec, GitlabEndpoint, once=False),
+    "bitbucket": SourceKind(BitbucketSpec, BitbucketEndpoint, once=False),
+    "slack": SourceKind(SlackSpec, SlackEndpoint, once=False),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
 }
 
-_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucket bitbucketserver emitter file generic gerrit"
-_LATER += " github gitlab hdfs kafka minio mns mqtt nats nsq pubsub pulsar redis redisStream resource sftp slack sns"
+_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter file generic gerrit"
+_LATER += " hdfs kafka minio mns mqtt nats nsq pubsub pulsar redis redisStream resource sftp sns"
 _LATER += " sqs storageGrid stripe"
 
 REFUSED: dict[str, str] = {

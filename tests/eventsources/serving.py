@@ -46,7 +46,7 @@ def manifest(kind: str, name: str = "shop", **events: Mapping[str, Any]) -> Even
 
 
 class Shop:
-    """A webhook that runs, and the way to it."""
+    """An endpoint that runs, and the way to it."""
 
     def __init__(self, bus: Bus, runner: SourceRunner) -> None:
         self.bus = bus
@@ -66,7 +66,12 @@ class Shop:
 @contextmanager
 def shop(bus: Bus, **spec: Any) -> Iterator[Shop]:
     """Its only event is `orders`."""
-    made = manifest("webhook", orders={"endpoint": "/orders", "port": 0, **spec})
+    with serving(bus, manifest("webhook", orders={"endpoint": "/orders", "port": 0, **spec})) as made:
+        yield made
+
+
+@contextmanager
+def serving(bus: Bus, made: EventSourceManifest) -> Iterator[Shop]:
     runner = SourceRunner(made, bus, lambda _: Alone(), drain_seconds=2)
     runner.start()
     try:
