@@ -25,7 +25,7 @@ spec:
             name: ship
             http: {url: "http://h/argoproj.io/v1alpha1"}
 """
-OTHER = "apiVersion: argoproj.io/v1alpha1\nkind: EventSource\n"
+OTHER = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\n"
 
 
 def test_only_the_group_changes(cli: Command, orders: Path) -> None:

@@ -145,7 +145,7 @@ def test_many_sensors_run_in_one_process_and_tell_their_health(
         ready = json.loads(request("GET", f"{url}/readyz").data)
         run.signal(signal.SIGTERM)
         assert run.end() == 0
-    assert ready == {"ok": True, "sensors": [f"{namespace}/default/orders", f"{namespace}-b/default/others"]}
+    assert ready == {"ok": True, "running": [f"{namespace}/default/orders", f"{namespace}-b/default/others"]}
     lines = [json.loads(line) for line in run.err]
     assert {"time", "level", "logger", "message"} <= set(lines[0])
 
