@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from eventsources.base import Endpoint, Source, SourceSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
+from eventsources.sources.file import FileSource, FileSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
+from sensors.extras import lacking
 
 
 class SourceKind(NamedTuple):
@@ -17,14 +19,23 @@ class SourceKind(NamedTuple):
     make: Callable[[Any], Source | Endpoint]
     once: bool
     """Whether it must run in one process at a time: of several replicas one is elected."""
+    extra: str | None = None
+    """What to install beside this package, as one of its extras."""
+    modules: tuple[str, ...] = ()
+    """The modules that this brings."""
+
+    def lacking(self) -> str | None:
+        """What has to be installed before the source can be used."""
+        return lacking(self.extra, self.modules)
 
 
 SOURCES: dict[str, SourceKind] = {
     "webhook": SourceKind(WebhookSpec, WebhookEndpoint, once=False),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
+    "file": SourceKind(FileSpec, FileSource, once=True),
 }
 
-_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucket bitbucketserver emitter file generic gerrit"
+_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucket bitbucketserver emitter generic gerrit"
 _LATER += " github gitlab hdfs kafka minio mns mqtt nats nsq pubsub pulsar redis redisStream resource sftp slack sns"
 _LATER += " sqs storageGrid stripe"
 
