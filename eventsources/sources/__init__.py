@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from eventsources.base import Endpoint, Source, SourceSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
 from eventsources.sources.file import FileSource, FileSpec
+from eventsources.sources.nats import NatsSource, NatsSourceSpec
 from eventsources.sources.redis import RedisSource, RedisSpec
 from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
@@ -35,12 +36,13 @@ SOURCES: dict[str, SourceKind] = {
     "webhook": SourceKind(WebhookSpec, WebhookEndpoint, once=False),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
+    "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
 }
 
 _LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucket bitbucketserver emitter generic gerrit"
-_LATER += " github gitlab hdfs kafka minio mns mqtt nats nsq pubsub pulsar resource sftp slack sns"
+_LATER += " github gitlab hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp slack sns"
 _LATER += " sqs storageGrid stripe"
 
 REFUSED: dict[str, str] = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from eventbus import Bus
-from tests.actions.conftest import certificate, secret
+from tests.actions.conftest import certificate, secret, start_nats
 from tests.eventsources.redis_server import RedisServer
 
-__all__ = ["bus", "certificate", "redis_server", "secret"]
+__all__ = ["bus", "certificate", "redis_server", "secret", "start_nats"]
 
 
 @pytest.fixture
