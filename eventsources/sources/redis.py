@@ -45,11 +45,13 @@ class RedisSource:
         self._spec = spec
 
     def run(self, context: Context, stop: Stop) -> None:
+        from eventsources.sources.redis_client import read_messages  # noqa: PLC0415 - an optional package
+
         with self._spec.connected() as client:
             subscription: PubSub = client.pubsub()  # type: ignore[no-untyped-call]
             subscription.subscribe(*self._spec.channels)
             while not stop.is_set():
-                messages = _read(subscription)
+                messages = read_messages(subscription, MOST_AT_ONCE, WAIT_SECONDS)
                 events = [event for each in messages for event in self._events(context, each["channel"], each["data"])]
                 if events:
                     context.deliver(events)
@@ -63,13 +65,3 @@ class RedisSource:
         if self._spec.metadata:
             data["metadata"] = self._spec.metadata
         return [context.identity.event(uuid4().hex, data)]
-
-
-def _read(subscription: PubSub) -> list[dict[str, Any]]:
-    """What is there, after a while at most."""
-    found: list[dict[str, Any]] = []
-    wait = WAIT_SECONDS
-    while len(found) < MOST_AT_ONCE and (message := subscription.get_message(timeout=wait)) is not None:
-        found.append(message)
-        wait = 0.0
-    return [each for each in found if each["type"] == "message"]

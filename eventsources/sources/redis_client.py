@@ -10,6 +10,7 @@ from typing import Any
 
 from redis import ConnectionPool, Redis, RedisError
 from redis.backoff import NoBackoff
+from redis.client import PubSub
 from redis.connection import Connection
 from redis.retry import Retry
 
@@ -46,6 +47,22 @@ def open_redis(address: str, db: int, username: str, password: Secret, tls: ssl.
         raise SourceError(f"Redis at {address}: {excerpt(str(error), [password]).rstrip('.')}") from None
     finally:
         client.close()
+
+
+def read_messages(subscription: PubSub, most: int, seconds: float) -> list[dict[str, Any]]:
+    """What is there, after a while at most. An error is raised when nothing was read before it."""
+    found: list[dict[str, Any]] = []
+    while len(found) < most:
+        try:
+            message = subscription.get_message(timeout=0.0 if found else seconds)
+        except RedisError:
+            if not found:
+                raise
+            break
+        if message is None:
+            break
+        found.append(message)
+    return [each for each in found if each["type"] == "message"]
 
 
 class _TlsConnection(Connection):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -37,13 +37,6 @@ class Steps(Flag):
         else:
             self.set()
         return self.is_set()
-
-
-@pytest.fixture
-def bus() -> Iterator[Bus]:
-    with Bus.memory() as made:
-        made.ensure(1)
-        yield made
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from base64 import b64decode
 from collections.abc import Callable, Sequence
 from threading import Event as Flag
@@ -108,6 +109,13 @@ def test_more_than_can_be_taken_is_lost_and_told(
     monkeypatch.setattr(nats_listener, "MOST_WAITING", 10)
     sizes: list[int] = []
     go_on = Flag()
+    on_error = nats_listener.NatsListener._on_error
+
+    def lost(listener: nats_listener.NatsListener, error: Exception) -> None:
+        on_error(listener, error)
+        go_on.set()
+
+    monkeypatch.setattr(nats_listener.NatsListener, "_on_error", lost)
 
     def slow(events: Sequence[Event]) -> None:
         sizes.append(len(events))
@@ -118,7 +126,6 @@ def test_more_than_can_be_taken_is_lost_and_told(
         listens(server, lambda: fetcher.events)
         publish(server, ("news.slow", b"", None))
         publish(server, *((f"news.{number}", b"", None) for number in range(100)))
-        go_on.set()
         until(lambda: "messages of `news.>` came faster than they could be taken" in caplog.text)
     assert max(sizes) <= 11
 
@@ -167,6 +174,9 @@ def test_tls(start_nats: StartNats, bus: Bus, certificate: Certificate) -> None:
     server = start_nats(f"tls: {files}")
     with fetching(source(server, tls={}), bus, IDENTITY) as fetcher:
         assert "TLS" in str(fetcher.failure())
+    trusted = ssl.create_default_context(cafile=str(certificate.cert))
+    with fetching(source(server, tls={"caCertFile": str(certificate.cert)}), bus, IDENTITY) as fetcher:
+        listens(server, lambda: fetcher.events, tls=trusted)
 
 
 def test_a_server_that_is_not_there(start_nats: StartNats, bus: Bus) -> None:

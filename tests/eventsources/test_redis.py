@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from redis import ConnectionError as RedisConnectionError
 
 from eventbus import Bus
 from eventsources.base import Identity, SourceError
 from eventsources.sources import redis
 from eventsources.sources.redis import RedisSource, RedisSpec
+from eventsources.sources.redis_client import read_messages
 from sensors import extras
 from sensors.spec.problems import ManifestError
 from tests.eventsources.fetching import fetching, running, until
@@ -69,6 +71,7 @@ def test_it_goes_on_when_the_server_has_been_away(redis_server: RedisServer, bus
     spec = {"hostAddress": redis_server.address, "channels": ["a"]}
     with running(manifest("redis", "news", item=spec), bus):
         publish(redis_server, "a", "before")
+        until(lambda: events_on(bus))
         redis_server.stop()
         redis_server.start()
         publish(redis_server, "a", "after")
@@ -93,3 +96,20 @@ def test_a_client_that_is_not_installed_is_told(kind: str, monkeypatch: pytest.M
     with pytest.raises(ManifestError) as error:
         manifest(kind, item={"hostAddress": "h:1", "channels" if kind == "redis" else "streams": ["a"]})
     assert "this needs packages that are not installed: install `kafka-eventbus[redis]`" in str(error.value)
+
+
+def test_what_was_read_before_a_connection_broke_is_kept() -> None:
+    class Breaking:
+        """One message, and then the end."""
+
+        said: ClassVar[list[Any]] = [{"type": "message", "data": b"a"}]
+
+        def get_message(self, timeout: float) -> Any:
+            if not self.said:
+                raise RedisConnectionError("gone")
+            return self.said.pop()
+
+    subscription: Any = Breaking()
+    assert [each["data"] for each in read_messages(subscription, 10, 0.1)] == [b"a"]
+    with pytest.raises(RedisConnectionError):
+        read_messages(subscription, 10, 0.1)
