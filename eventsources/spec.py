@@ -36,6 +36,10 @@ class EventSourceSpecBase(SpecModel):
         kinds = [kind for kind in SOURCES if get(data, kind)]
         if isinstance(data, Mapping) and not kinds and not any(kind in data for kind in REFUSED):
             yield Flaw((), f"there is no source: add one of {', '.join(f'`{kind}`' for kind in sorted(SOURCES))}")
+        for kind in kinds:
+            lacking = SOURCES[kind].lacking()
+            if lacking is not None:
+                yield Flaw((kind,), lacking, about_key=True)
         elected = {kind: SOURCES[kind].once for kind in kinds}
         if len(set(elected.values())) > 1:
             once = next(kind for kind, must in elected.items() if must)

@@ -8,10 +8,15 @@ from typing import Any, NamedTuple
 from eventsources.base import Endpoint, Source, SourceSpec
 from eventsources.sources.bitbucket import BitbucketEndpoint, BitbucketSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
+from eventsources.sources.file import FileSource, FileSpec
 from eventsources.sources.github import GithubEndpoint, GithubSpec
 from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
+from eventsources.sources.nats import NatsSource, NatsSourceSpec
+from eventsources.sources.redis import RedisSource, RedisSpec
+from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
 from eventsources.sources.slack import SlackEndpoint, SlackSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
+from sensors.extras import lacking
 
 
 class SourceKind(NamedTuple):
@@ -21,6 +26,14 @@ class SourceKind(NamedTuple):
     make: Callable[[Any], Source | Endpoint]
     once: bool
     """Whether it must run in one process at a time: of several replicas one is elected."""
+    extra: str | None = None
+    """What to install beside this package, as one of its extras."""
+    modules: tuple[str, ...] = ()
+    """The modules that this brings."""
+
+    def lacking(self) -> str | None:
+        """What has to be installed before the source can be used."""
+        return lacking(self.extra, self.modules)
 
 
 SOURCES: dict[str, SourceKind] = {
@@ -30,10 +43,14 @@ SOURCES: dict[str, SourceKind] = {
     "bitbucket": SourceKind(BitbucketSpec, BitbucketEndpoint, once=False),
     "slack": SourceKind(SlackSpec, SlackEndpoint, once=False),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
+    "file": SourceKind(FileSpec, FileSource, once=True),
+    "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
+    "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
+    "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
 }
 
-_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter file generic gerrit"
-_LATER += " hdfs kafka minio mns mqtt nats nsq pubsub pulsar redis redisStream resource sftp sns"
+_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter generic gerrit"
+_LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns"
 _LATER += " sqs storageGrid stripe"
 
 REFUSED: dict[str, str] = {

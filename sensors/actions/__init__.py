@@ -6,7 +6,6 @@ Other packages add actions, too: see `sensors.actions.plugins`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from sensors.actions.argo_workflow import ArgoWorkflowAction, ArgoWorkflowSpec
@@ -22,6 +21,7 @@ from sensors.actions.nats import NatsAction, NatsSpec
 from sensors.actions.plugins import load_plugins
 from sensors.actions.python import PythonAction, PythonSpec
 from sensors.actions.slack import SlackAction, SlackSpec
+from sensors.extras import lacking
 from sensors.spec.policy import PolicyKind
 
 
@@ -41,16 +41,7 @@ class ActionKind(NamedTuple):
 
     def lacking(self) -> str | None:
         """What has to be installed before the action can be used."""
-        if all(map(_is_installed, self.modules)):
-            return None
-        return f"this needs packages that are not installed: install `kafka-eventbus[{self.extra}]`"
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
-        return False
+        return lacking(self.extra, self.modules)
 
 
 ACTIONS: dict[str, ActionKind] = {

@@ -44,6 +44,9 @@ def _valid_url(text: str) -> str:
     return text
 
 
+NatsServers = Annotated[Text, AfterValidator(_valid_url)]
+
+
 def _valid_subject(text: str) -> str:
     if text and (not _SUBJECT.fullmatch(text) or len(text) > _SUBJECT_LENGTH):
         raise ValueError("must be words with `.` between them, without white space, quotes, backslashes, `*` and `>`")
@@ -92,7 +95,7 @@ class NatsSpec(PatchableSpec):
     patchable: ClassVar[tuple[str, ...]] = ("subject", "payload.*.src.value")
     needed: ClassVar[tuple[tuple[str, ...], ...]] = (("subject",),)
 
-    url: Annotated[Text, AfterValidator(_valid_url)]
+    url: NatsServers
     """The servers, `nats://host:port`, separated by commas; the first that answers is used."""
     subject: Annotated[Text, AfterValidator(_valid_subject)] = ""
     """Where to publish."""

@@ -1,4 +1,4 @@
-"""A NATS client for single messages whose fate must be known before the caller goes on.
+"""Connections to NATS, and a client for single messages whose fate must be known before the caller goes on.
 
 nats-py runs in an event loop, which gets a thread of its own. Its habit of keeping messages while there is no
 connection and sending them later is turned off: what could not be sent is the retry strategy's business.
@@ -34,16 +34,70 @@ _CREDENTIALS = re.compile(
 _REFUSED_US = re.compile(r"authorization|authentication|nkey|credential|jwt", re.IGNORECASE)
 
 
+class NoConnection(Exception):
+    """None of the servers lets us in; the message says why, in one line."""
+
+
+class NatsConnector:
+    """Makes connections to the first server that answers."""
+
+    def __init__(
+        self, servers: Sequence[str], name: str, tls: ssl.SSLContext | None, auth: Mapping[str, Secret]
+    ) -> None:
+        """Raises `ConfigError` for keys that are none."""
+        self._servers = list(servers)
+        self._secrets = tuple(auth.values())
+        self._options: dict[str, Any] = {"name": name, "tls": tls, **_auth_options(auth)}
+
+    async def connect(self, on_error: Callable[[Exception], None]) -> NatsConnection:
+        """Raises `NoConnection`."""
+        reasons: list[str] = []
+        for server in self._servers:
+            client = NatsConnection(on_error)
+            try:
+                await asyncio.wait_for(
+                    client.connect(
+                        [server],
+                        error_cb=client.on_error,
+                        closed_cb=client.on_closed,
+                        allow_reconnect=False,
+                        max_reconnect_attempts=1,
+                        reconnect_time_wait=0,
+                        **self._options,
+                    ),
+                    TIMEOUT_SECONDS,
+                )
+            except (errors.Error, OSError, TimeoutError, ValueError) as error:
+                reasons.append(self._reason(client.failure or error))
+                await client.give_up()
+            else:
+                return client
+        raise NoConnection(f"no connection: {reasons[-1]}")
+
+    def shown(self, error: Exception) -> str:
+        """In one line, without our secrets."""
+        return excerpt(str(error).removeprefix("nats: ").strip("' "), self._secrets)
+
+    def _reason(self, error: Exception) -> str:
+        match error:
+            case TimeoutError():
+                return f"no answer within {TIMEOUT_SECONDS:g} s"
+            case ssl.SSLError():
+                return f"TLS: {error.reason or error}"
+            case OSError():
+                return error.strerror or str(error)
+            case _:
+                return self.shown(error)
+
+
 class NatsPublisher:
     """Thread-safe. Connects when there is something to publish, and again when the connection has broken."""
 
     def __init__(
         self, servers: Sequence[str], name: str, tls: ssl.SSLContext | None, auth: Mapping[str, Secret]
     ) -> None:
-        self._servers = list(servers)
-        self._secrets = tuple(auth.values())
-        self._options: dict[str, Any] = {"name": name, "tls": tls, **_auth_options(auth)}
-        self._client: _Client | None = None
+        self._connector = NatsConnector(servers, name, tls, auth)
+        self._client: NatsConnection | None = None
         self._refusals: Counter[str] = Counter()
         self._connecting = asyncio.Lock()
         self._loop = asyncio.new_event_loop()
@@ -67,7 +121,7 @@ class NatsPublisher:
             await client.publish(subject, payload, headers=headers)
         except errors.Error as error:  # it looks before it sends anything
             retriable = isinstance(error, errors.ConnectionClosedError)
-            raise ActionError(self._shown(error), retriable=retriable, sent=False) from None
+            raise ActionError(self._connector.shown(error), retriable=retriable, sent=False) from None
         try:
             await asyncio.wait_for(client.has_got_everything(), TIMEOUT_SECONDS)
         except (TimeoutError, errors.Error, OSError) as error:
@@ -79,50 +133,20 @@ class NatsPublisher:
             message = f"the server does not let us publish to `{subject}`"
             raise ActionError(message, retriable=False, sent=False)
 
-    async def _connected(self) -> _Client:
+    async def _connected(self) -> NatsConnection:
         async with self._connecting:
             if self._client is None or not self._client.is_connected:
                 await self._disconnect(self._client)
                 self._client = await self._connect()
             return self._client
 
-    async def _connect(self) -> _Client:
-        reasons: list[str] = []
-        for server in self._servers:
-            client = _Client(self._on_error)
-            try:
-                await asyncio.wait_for(
-                    client.connect(
-                        [server],
-                        error_cb=client.on_error,
-                        closed_cb=client.on_closed,
-                        allow_reconnect=False,
-                        max_reconnect_attempts=1,
-                        reconnect_time_wait=0,
-                        **self._options,
-                    ),
-                    TIMEOUT_SECONDS,
-                )
-            except (errors.Error, OSError, TimeoutError, ValueError) as error:
-                reasons.append(self._connect_reason(client.failure or error))
-                await client.give_up()
-            else:
-                return client
-        message = reasons[-1]
-        raise ActionError(f"no connection: {message}", retriable=not _REFUSED_US.search(message), sent=False)
+    async def _connect(self) -> NatsConnection:
+        try:
+            return await self._connector.connect(self._on_error)
+        except NoConnection as error:
+            raise ActionError(str(error), retriable=not _REFUSED_US.search(str(error)), sent=False) from None
 
-    def _connect_reason(self, error: Exception) -> str:
-        match error:
-            case TimeoutError():
-                return f"no answer within {TIMEOUT_SECONDS:g} s"
-            case ssl.SSLError():
-                return f"TLS: {error.reason or error}"
-            case OSError():
-                return error.strerror or str(error)
-            case _:
-                return self._shown(error)
-
-    async def _disconnect(self, client: _Client | None) -> None:
+    async def _disconnect(self, client: NatsConnection | None) -> None:
         """This one: another message may have made a new connection meanwhile."""
         if self._client is client:
             self._client = None
@@ -133,9 +157,6 @@ class NatsPublisher:
         found = _REFUSED_SUBJECT.search(str(error))
         if found is not None:
             self._refusals[found["subject"].lower()] += 1  # nats-py has it in lower case already
-
-    def _shown(self, error: Exception) -> str:
-        return excerpt(str(error).removeprefix("nats: ").strip("' "), self._secrets)
 
 
 def _auth_options(auth: Mapping[str, Secret]) -> dict[str, Any]:
@@ -157,7 +178,7 @@ def _check_seed(seed: str, fault: str) -> None:
         raise ConfigError(f"the secret of {fault}") from None
 
 
-class _Client(Client):
+class NatsConnection(Client):
     """nats-py's client, with two things changed.
 
     Where the server does not ask for TLS, nats-py goes on without, `tls` or not, and sends the password in the clear.

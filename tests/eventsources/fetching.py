@@ -1,0 +1,111 @@
+"""A source that runs in a thread of its own, and what it has delivered; servers for it to listen to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Condition, Thread
+from threading import Event as Flag
+
+from eventbus import Bus, Event
+from eventbus.clock import SystemClock
+from eventsources.base import Context, Identity, Source
+from eventsources.journal import Journal
+from eventsources.runner import SourceRunner
+from eventsources.spec import EventSourceManifest
+from tests.eventsources.serving import Alone
+
+PATIENCE = 20.0
+SOON = 1.5
+"""How long a source may take to stop."""
+Hook = Callable[[Sequence[Event]], None]
+
+
+class Killed(BaseException):
+    """Nothing that comes after it is done, as in a process that is killed."""
+
+
+def killed(_: Sequence[Event]) -> None:
+    raise Killed
+
+
+def until(condition: Callable[[], object]) -> None:
+    clock = SystemClock()
+    end = clock.monotonic() + PATIENCE
+    while not condition():
+        assert clock.monotonic() < end, "it does not happen"
+        Flag().wait(0.01)
+
+
+class Fetcher:
+    """Runs a source until it is stopped or fails."""
+
+    def __init__(self, source: Source, bus: Bus, identity: Identity, before: Hook | None, after: Hook | None) -> None:
+        self.events: list[Event] = []
+        self.error: BaseException | None = None
+        self._source, self._bus, self._identity = source, bus, identity
+        self._before, self._after = before, after
+        self._changed = Condition()
+        self._stop = Flag()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def wait_for(self, count: int) -> list[Event]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.events) >= count or self.error, PATIENCE)
+        assert self.error is None
+        return self.events
+
+    def failure(self) -> BaseException:
+        """What has ended it."""
+        self._thread.join(PATIENCE)
+        assert self.error is not None
+        return self.error
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(SOON)
+        assert not self._thread.is_alive(), "it does not stop"
+
+    def _run(self) -> None:
+        journal = Journal(self._bus, self._identity)
+
+        def deliver(events: Sequence[Event], remember: bytes | None = None) -> None:
+            if self._before is not None:
+                self._before(events)
+            journal.write(events, remember)
+            with self._changed:
+                self.events += events
+                self._changed.notify_all()
+            if self._after is not None:
+                self._after(events)
+
+        try:
+            self._source.run(Context(self._identity, SystemClock(), deliver, journal.remembered), self._stop)
+        except BaseException as error:
+            self.error = error
+        finally:
+            journal.close()
+            with self._changed:
+                self._changed.notify_all()
+
+
+@contextmanager
+def fetching(
+    source: Source, bus: Bus, identity: Identity, *, before: Hook | None = None, after: Hook | None = None
+) -> Iterator[Fetcher]:
+    """`before` and `after` are called around every delivery."""
+    fetcher = Fetcher(source, bus, identity, before, after)
+    try:
+        yield fetcher
+    finally:
+        fetcher.stop()
+
+
+@contextmanager
+def running(manifest: EventSourceManifest, bus: Bus) -> Iterator[SourceRunner]:
+    runner = SourceRunner(manifest, bus, lambda _: Alone(), drain_seconds=1).start()
+    try:
+        yield runner
+    finally:
+        runner.stop()
