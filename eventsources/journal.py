@@ -8,6 +8,7 @@ journal shuts out who had it before, and reads what that one has written last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from eventbus.bus import Bus
 from eventbus.errors import AbortableError, EventBusError, FencedError, InvalidEvent, UnproducibleError
@@ -19,6 +20,13 @@ from eventsources.base import Identity, SourceError
 _BATCH = 500
 _READ_SECONDS = 1.0
 _PARTITION = 0
+
+
+class Refused(NamedTuple):
+    """An event that the log will never take, and why."""
+
+    event: Event
+    reason: str
 
 
 class Journal:
@@ -35,25 +43,44 @@ class Journal:
         self._producer.init()
         self.remembered = self._last()
 
-    def write(self, events: Sequence[Event], remember: bytes | None) -> None:
-        """All of it or nothing. Raises `SourceError`; whoever then goes on opens the journal anew."""
+    def write(self, events: Sequence[Event], remember: bytes | None) -> list[Refused]:
+        """All that the log takes, at once, or nothing; returns what it will never take, such as what is too large.
+
+        Raises `SourceError`; whoever then goes on opens the journal anew.
+        """
         try:
             outputs = [self._bus.output(event) for event in events]
         except InvalidEvent as error:
             raise SourceError(f"an event that CloudEvents does not allow: {error}") from None
+        wanted = list(events)
         if remember is not None:
             outputs.append(Output(self._topic, _PARTITION, self._key, remember))
-        if not outputs:
-            return
+        refused: list[Refused] = []
+        while outputs:
+            try:
+                self._commit(outputs)
+            except UnproducibleError as error:
+                self._producer.abort()
+                if error.index >= len(wanted):
+                    raise SourceError(str(error)) from None
+                refused.append(Refused(wanted.pop(error.index), str(error)))
+                del outputs[error.index]
+            else:
+                break
+        return refused
+
+    def _commit(self, outputs: Sequence[Output]) -> None:
         try:
             self._producer.begin()
             self._producer.produce(outputs)
             self._producer.commit()
         except FencedError:
             raise SourceError("another replica has taken over") from None
-        except (AbortableError, UnproducibleError) as error:
+        except AbortableError as error:
             self._producer.abort()
             raise SourceError(str(error)) from None
+        except UnproducibleError:
+            raise
         except EventBusError as error:
             raise SourceError(str(error)) from None
 

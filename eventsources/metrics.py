@@ -6,7 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from eventsources.base import Identity
 
-OUTCOMES = ("published", "filtered", "failed")
+OUTCOMES = ("published", "filtered", "refused", "failed")
+"""`refused`: the log will never take it. `failed`: it was not taken, and whoever sent it was told so."""
 _LABELS = ["eventsource", "event"]
 
 

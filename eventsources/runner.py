@@ -203,8 +203,11 @@ class ThroughJournal(msgspec.Struct, frozen=True):
             raise SourceError("another replica leads now")
         keyed = [self.sieve.keyed(event) for event in events]
         wanted = [event for event in keyed if event is not None]
-        self.journal.write(wanted, remember)
-        self.metrics.count(self.identity, "published", len(wanted))
+        refused = self.journal.write(wanted, remember)
+        for event, reason in refused:  # it must not keep those behind it waiting for ever
+            log.error("%s: the event `%s` is lost: %s", self.identity, event.id, reason)
+        self.metrics.count(self.identity, "refused", len(refused))
+        self.metrics.count(self.identity, "published", len(wanted) - len(refused))
         self.metrics.count(self.identity, "filtered", len(keyed) - len(wanted))
 
 
