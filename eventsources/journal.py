@@ -13,6 +13,7 @@ from typing import NamedTuple
 from eventbus.bus import Bus
 from eventbus.errors import AbortableError, EventBusError, FencedError, InvalidEvent, UnproducibleError
 from eventbus.events import Event
+from eventbus.names import BusName
 from eventbus.ports import Output, Reader
 from eventbus.topics import ensure_source_topic
 from eventsources.base import Identity, SourceError
@@ -20,6 +21,10 @@ from eventsources.base import Identity, SourceError
 _BATCH = 500
 _READ_SECONDS = 1.0
 _PARTITION = 0
+
+
+def transactional_id(bus: BusName, identity: Identity) -> str:
+    return f"{bus.source_topic}-{identity.source}-{identity.name}"
 
 
 class Refused(NamedTuple):
@@ -39,7 +44,7 @@ class Journal:
         self._bus = bus
         self._topic = bus.name.source_topic
         self._key = str(identity).encode()
-        self._producer = bus.cluster.producer(f"{self._topic}-{identity.source}-{identity.name}")
+        self._producer = bus.cluster.producer(transactional_id(bus.name, identity))
         self._producer.init()
         self.remembered = self._last()
 

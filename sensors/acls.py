@@ -27,7 +27,9 @@ class Part(StrEnum):
     JOIN = "join"
     INVOKE = "invoke"
     SEND = "send"
-    """To publish events: `send`, event sources."""
+    """To publish events: `send`."""
+    SOURCE = "source"
+    """To run an event source."""
     READ = "read"
     """To look: `tail`, `state`, `explain`, `dlq list`, `audit`, `archive`, `backtest`."""
     CONTROL = "control"
@@ -80,12 +82,12 @@ _WRITES = {
 def needs_of(name: SensorName, manifest: SensorManifest) -> list[Need]:
     """Everything about one sensor and the bus that it is on, each permission once for every part."""
     parts: Mapping[Part, Callable[[], Iterable[Permission]]] = {
-        Part.CREATE: lambda: _topics(_all_topics(name), Operation.CREATE),
+        Part.CREATE: lambda: on_topics(_all_topics(name), Operation.CREATE),
         Part.START: lambda: _start(name),
         Part.MATCH: lambda: _stage(name, Stage.MATCH),
         Part.JOIN: lambda: _stage(name, Stage.JOIN),
         Part.INVOKE: lambda: [*_stage(name, Stage.INVOKE), *_action_targets(manifest)],
-        Part.SEND: lambda: _topics([name.event_topic], Operation.WRITE, Operation.DESCRIBE_CONFIGS),
+        Part.SEND: lambda: on_topics([name.event_topic], Operation.WRITE, Operation.DESCRIBE_CONFIGS),
         Part.READ: lambda: _read(name),
         Part.CONTROL: lambda: _control(name),
         Part.REPLAY: lambda: _replay(name),
@@ -97,7 +99,8 @@ def _all_topics(name: SensorName) -> list[str]:
     return [name.event_topic, *map(name.topic, Kind), name.control_topic]
 
 
-def _topics(topics: Iterable[str], *operations: Operation) -> Iterator[Permission]:
+def on_topics(topics: Iterable[str], *operations: Operation) -> Iterator[Permission]:
+    """Each operation on each of them."""
     for topic in topics:
         for operation in operations:
             yield Permission(Resource.TOPIC, topic, operation)
@@ -105,14 +108,14 @@ def _topics(topics: Iterable[str], *operations: Operation) -> Iterator[Permissio
 
 def _start(name: SensorName) -> Iterator[Permission]:
     """Topics are checked, and every replica follows what operators want."""
-    yield from _topics(_all_topics(name), Operation.DESCRIBE_CONFIGS)
-    yield from _topics([name.control_topic], Operation.READ)
-    yield _READ_OUTSIDE_GROUPS
+    yield from on_topics(_all_topics(name), Operation.DESCRIBE_CONFIGS)
+    yield from on_topics([name.control_topic], Operation.READ)
+    yield READ_OUTSIDE_GROUPS
 
 
 def _stage(name: SensorName, stage: Stage) -> Iterator[Permission]:
-    yield from _topics([name.input_topic(stage), name.topic(Kind.STATE)], Operation.READ)
-    yield from _topics(map(name.topic, _WRITES[stage]), Operation.WRITE)
+    yield from on_topics([name.input_topic(stage), name.topic(Kind.STATE)], Operation.READ)
+    yield from on_topics(map(name.topic, _WRITES[stage]), Operation.WRITE)
     yield Permission(Resource.GROUP, name.group(stage), Operation.READ)
     yield Permission(Resource.TRANSACTIONAL_ID, name.transactional_id(stage, ""), Operation.WRITE, prefixed=True)
 
@@ -123,30 +126,30 @@ def _action_targets(manifest: SensorManifest) -> Iterator[Permission]:
         for each in (trigger, trigger.dlqTrigger):
             spec = None if each is None else each.action[1]
             if isinstance(spec, KafkaSpec) and spec.url is None:
-                yield from _topics([spec.topic], Operation.WRITE, Operation.DESCRIBE_CONFIGS)
+                yield from on_topics([spec.topic], Operation.WRITE, Operation.DESCRIBE_CONFIGS)
 
 
 def _read(name: SensorName) -> Iterator[Permission]:
-    yield from _topics(_all_topics(name), Operation.READ, Operation.DESCRIBE_CONFIGS)
+    yield from on_topics(_all_topics(name), Operation.READ, Operation.DESCRIBE_CONFIGS)
     for stage in Stage:
         yield Permission(Resource.GROUP, name.group(stage), Operation.DESCRIBE)
-    yield _READ_OUTSIDE_GROUPS
+    yield READ_OUTSIDE_GROUPS
 
 
 def _control(name: SensorName) -> Iterator[Permission]:
     """What is held is looked at first; what was kept goes back to where it came from."""
     yield from _read(name)
     goes_back = [name.event_topic, name.topic(Kind.TRIGGER), name.topic(Kind.ACTION)]
-    yield from _topics([*goes_back, name.topic(Kind.DLQ), name.control_topic], Operation.WRITE)
+    yield from on_topics([*goes_back, name.topic(Kind.DLQ), name.control_topic], Operation.WRITE)
     for purpose in ("control", "redrive"):
         yield Permission(Resource.TRANSACTIONAL_ID, f"{name.prefix}-{purpose}", Operation.WRITE)
 
 
 def _replay(name: SensorName) -> Iterator[Permission]:
-    yield from _topics([name.event_topic], Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
+    yield from on_topics([name.event_topic], Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
     yield Permission(Resource.GROUP, name.group(Stage.MATCH), Operation.DESCRIBE)
-    yield _READ_OUTSIDE_GROUPS
+    yield READ_OUTSIDE_GROUPS
 
 
-_READ_OUTSIDE_GROUPS = Permission(Resource.GROUP, CLIENT_ID, Operation.DESCRIBE)
+READ_OUTSIDE_GROUPS = Permission(Resource.GROUP, CLIENT_ID, Operation.DESCRIBE)
 """The client looks for the coordinator of its group even where it never joins one."""

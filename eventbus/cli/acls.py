@@ -16,7 +16,7 @@ from eventbus.cli.printing import print_table, say, say_json
 if TYPE_CHECKING:
     from sensors.acls import Need, Part, Permission
 
-_COLUMNS = ["sensor", "part", "resource", "name", "pattern", "operation"]
+_COLUMNS = ["manifest", "part", "resource", "name", "pattern", "operation"]
 
 
 class AclOutput(StrEnum):
@@ -42,25 +42,24 @@ def acls(
         AclOutput, typer.Option("--output", "-o", help="`json` is for programs, `commands` for a shell.")
     ] = AclOutput.TEXT,
 ) -> None:
-    """Print the Kafka ACLs that sensors need, part by part, and no more than that. Works offline."""
-    from eventbus.cli.manifests import load_sensors
+    """Print the Kafka ACLs that sensors and event sources need, part by part, and no more than that. Works offline."""
+    from eventbus.cli.manifests import load_all
     from eventbus.names import BusName
+    from eventsources.acls import needs_of_source
     from sensors.acls import needs_of
 
     parts = _parts(part)
-    needed = [
-        (str(loaded.name), need)
-        for loaded in load_sensors(files, BusName(namespace, bus))
-        for need in needs_of(loaded.name, loaded.manifest)
-        if need.part in parts
-    ]
+    sensors, sources = load_all(files, BusName(namespace, bus))
+    all_needs = [(str(each.name), need) for each in sensors for need in needs_of(each.name, each.manifest)]
+    all_needs += [(each.manifest.name, need) for each in sources for need in needs_of_source(each.bus, each.manifest)]
+    needed = [(name, need) for name, need in all_needs if need.part in parts]
     if output is AclOutput.JSON:
-        say_json({"principal": principal, "acls": [_entry(sensor, need) for sensor, need in needed]})
+        say_json({"principal": principal, "acls": [_entry(name, need) for name, need in needed]})
     elif output is AclOutput.COMMANDS:
         for command in _commands(principal, (need.permission for _, need in needed)):
             say(command)
     else:
-        print_table(_COLUMNS, [list(_entry(sensor, need).values()) for sensor, need in needed])
+        print_table(_COLUMNS, [list(_entry(name, need).values()) for name, need in needed])
 
 
 def _parts(names: Sequence[str] | None) -> frozenset[Part]:
@@ -74,10 +73,10 @@ def _parts(names: Sequence[str] | None) -> frozenset[Part]:
     return frozenset(map(Part, names or known))
 
 
-def _entry(sensor: str, need: Need) -> dict[str, str]:
+def _entry(name: str, need: Need) -> dict[str, str]:
     permission = need.permission
     pattern = "prefixed" if permission.prefixed else "literal"
-    values = (sensor, need.part, permission.resource, permission.name, pattern, permission.operation)
+    values = (name, need.part, permission.resource, permission.name, pattern, permission.operation)
     return dict(zip(_COLUMNS, map(str, values), strict=True))
 
 

@@ -24,7 +24,7 @@ spec:
 def test_a_table_that_can_be_cut(cli: Command, orders: Path) -> None:
     answer = cli("acls", orders, "--part", "send")
     assert answer.out.splitlines() == [
-        "SENSOR                  PART  RESOURCE  NAME             PATTERN  OPERATION",
+        "MANIFEST                PART  RESOURCE  NAME             PATTERN  OPERATION",
         "default/default/orders  send  topic     default-default  literal  Write",
         "default/default/orders  send  topic     default-default  literal  DescribeConfigs",
     ]
@@ -34,7 +34,7 @@ def test_json(cli: Command, orders: Path) -> None:
     found = json.loads(cli("acls", orders, "--principal", "User:x", "--output", "json", "--namespace", "shop").out)
     assert found["principal"] == "User:x"
     assert {
-        "sensor": "shop/default/orders",
+        "manifest": "shop/default/orders",
         "part": "join",
         "resource": "transactional-id",
         "name": "shop-default-orders-join-",
