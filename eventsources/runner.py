@@ -15,7 +15,8 @@ from functools import partial
 from itertools import groupby
 from threading import Event as Flag
 from threading import Thread
-from typing import TypeAlias
+from types import TracebackType
+from typing import Self, TypeAlias
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -93,7 +94,7 @@ class SourceRunner:
         """Where it listens."""
         return [server.port for server in self._servers]
 
-    def start(self) -> SourceRunner:
+    def start(self) -> Self:
         for server in self._servers:
             server.start()
             log.info("%s listens on port %d", self.name, server.port)
@@ -112,6 +113,14 @@ class SourceRunner:
         if self._election is not None:
             self._election.close()
         self._sink.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     @property
     def title(self) -> str:

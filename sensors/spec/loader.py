@@ -44,6 +44,14 @@ class Reader(Generic[M]):
         """The manifests in a YAML file, which has one document for each. Raises `ManifestError`."""
         return self.load_text(read_text(path), str(path))
 
+    def load_one(self, path: str | FilePath) -> M:
+        """The one manifest in a YAML file. Raises `ManifestError`."""
+        manifests = self.load(path)
+        if len(manifests) > 1:
+            message = f"there are {len(manifests)} manifests in this file, and one is expected"
+            raise ManifestError([Problem(message, str(path))])
+        return manifests[0]
+
     def load_text(self, text: str, filename: str) -> list[M]:
         """The manifests in a YAML text, one document for each. Raises `ManifestError`."""
         found = self._inspect(text, filename, lambda _: False)
@@ -118,19 +126,11 @@ class Reader(Generic[M]):
 
 
 SENSORS = Reader(SensorManifest)
+load_manifest = SENSORS.load_one
 load_manifests = SENSORS.load
 load_text = SENSORS.load_text
 inspect_text = SENSORS.inspect_text
 make_manifest = SENSORS.make
-
-
-def load_manifest(path: str | FilePath) -> SensorManifest:
-    """The one Sensor in a YAML file. Raises `ManifestError`."""
-    manifests = load_manifests(path)
-    if len(manifests) > 1:
-        message = f"there are {len(manifests)} manifests in this file, and one is expected"
-        raise ManifestError([Problem(message, str(path))])
-    return manifests[0]
 
 
 def read_text(path: str | FilePath) -> str:

@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import eventbus
+import eventsources
 import sensors
 from eventbus import BusName, Event
 from eventsources.spec import EVENT_SOURCES
@@ -76,7 +77,9 @@ def _documented(package: ModuleType) -> Iterator[str]:
             yield info.name
 
 
-@pytest.mark.parametrize("name", ["eventbus", "sensors", *_documented(eventbus), *_documented(sensors)])
+@pytest.mark.parametrize(
+    "name", ["eventbus", "sensors", *_documented(eventbus), *_documented(sensors), *_documented(eventsources)]
+)
 def test_examples_in_docstrings_are_true(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.FAIL_FAST)
     assert result.attempted > 0
