@@ -37,6 +37,8 @@ from eventbus.ports import Committed, RebalanceListener, Record
 
 # A rebalance does not end librdkafka's wait for records; waiting in slices lets `poll` return soon after one.
 _WAIT_SLICE = 0.1
+_LEAVE_SECONDS = 2.0
+_GLANCE = 0.01
 _SEEK_PAUSE = 0.001
 _WAKE_TIMEOUT = 1.0
 
@@ -62,6 +64,7 @@ class KafkaConsumer:
         self._paused: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._rebalanced = False
+        self._leaving = False
         self._failure: BaseException | None = None
         with translated(f"joining group {group} {self._where}"):
             self._client.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
@@ -135,8 +138,23 @@ class KafkaConsumer:
         revoked = sorted(self._assigned)
         self._tell(self._listener.revoked, revoked)
         self._forget(revoked)
+        if not self._leaving:
+            self._leave()
         self._client.close()
         self._raise_failure()
+
+    def _leave(self) -> None:
+        """Give everything back before the client is closed.
+
+        A client that is closed while partitions are on their way to it waits for them for ever, and with it all of
+        Python (librdkafka #4884).
+        """
+        self._leaving = True
+        deadline = Deadline(SystemClock(), _LEAVE_SECONDS)
+        with suppress(KafkaException):
+            self._client.unsubscribe()
+            while not deadline.over() and (self._client.poll(_GLANCE) is not None or self._client.assignment()):
+                pass
 
     def _records(self, messages: list[Message]) -> Fetched:
         delivered, troubles = split(messages)
@@ -189,6 +207,9 @@ class KafkaConsumer:
         return [TopicPartition(self._topic, partition) for partition in partitions]
 
     def _on_assign(self, client: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        if self._leaving:
+            client.incremental_assign(topic_partitions)  # to give them back; nobody needs to know
+            return
         partitions = _numbers(topic_partitions)
         try:
             ends = self._admin.ends(self._topic, partitions)

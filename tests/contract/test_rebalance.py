@@ -103,6 +103,18 @@ def test_close_revokes_and_is_a_last_moment_to_commit_too(lab: Lab) -> None:
     assert lab.committed(topic)[1] == Committed(7, "on close")
 
 
+def test_who_leaves_while_partitions_are_on_their_way_is_told_nothing(lab: Lab) -> None:
+    """And does leave: librdkafka waits for ever for an assignment that comes while it is being closed."""
+    topic = lab.topic(partitions=2)
+    first = lab.member(topic, partitions=2)
+    second = lab.consumer(topic)
+    first.consumer.close()  # from now on all partitions are on their way to the second, who never asks
+    second.consumer.close()
+    assert second.told == []
+    third = lab.member(topic, partitions=2)
+    assert third.partitions == {0, 1}
+
+
 def test_a_listener_that_fails_on_revoke_is_heard_and_the_partition_moves_all_the_same(lab: Lab) -> None:
     topic = lab.topic(partitions=2)
     first = lab.member(topic, partitions=2)
