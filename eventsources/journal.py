@@ -15,12 +15,14 @@ from eventbus.errors import AbortableError, EventBusError, FencedError, InvalidE
 from eventbus.events import Event
 from eventbus.names import BusName
 from eventbus.ports import Output, Reader
-from eventbus.topics import ensure_source_topic
+from eventbus.topics import EVENT_BYTES, ensure_source_topic
 from eventsources.base import Identity, SourceError
 
 _BATCH = 500
 _READ_SECONDS = 1.0
 _PARTITION = 0
+_OVERHEAD = 1024
+"""What Kafka adds to a record, at the most."""
 
 
 def transactional_id(bus: BusName, identity: Identity) -> str:
@@ -44,6 +46,7 @@ class Journal:
         self._bus = bus
         self._topic = bus.name.source_topic
         self._key = str(identity).encode()
+        self._most_bytes = _most_bytes(bus)
         self._producer = bus.cluster.producer(transactional_id(bus.name, identity))
         self._producer.init()
         self.remembered = self._last()
@@ -57,21 +60,17 @@ class Journal:
             outputs = [self._bus.output(event) for event in events]
         except InvalidEvent as error:
             raise SourceError(f"an event that CloudEvents does not allow: {error}") from None
-        wanted = list(events)
+        taken = [output for output in outputs if output.size() <= self._most_bytes]
+        reason = f"it is larger than the {self._most_bytes:,} bytes that {self._bus.name.event_topic} takes"
+        refused = [
+            Refused(event, reason)
+            for event, output in zip(events, outputs, strict=True)
+            if output.size() > self._most_bytes
+        ]
         if remember is not None:
-            outputs.append(Output(self._topic, _PARTITION, self._key, remember))
-        refused: list[Refused] = []
-        while outputs:
-            try:
-                self._commit(outputs)
-            except UnproducibleError as error:
-                self._producer.abort()
-                if error.index >= len(wanted):
-                    raise SourceError(str(error)) from None
-                refused.append(Refused(wanted.pop(error.index), str(error)))
-                del outputs[error.index]
-            else:
-                break
+            taken.append(Output(self._topic, _PARTITION, self._key, remember))
+        if taken:
+            self._commit(taken)
         return refused
 
     def _commit(self, outputs: Sequence[Output]) -> None:
@@ -81,11 +80,9 @@ class Journal:
             self._producer.commit()
         except FencedError:
             raise SourceError("another replica has taken over") from None
-        except AbortableError as error:
+        except (AbortableError, UnproducibleError) as error:
             self._producer.abort()
             raise SourceError(str(error)) from None
-        except UnproducibleError:
-            raise
         except EventBusError as error:
             raise SourceError(str(error)) from None
 
@@ -109,3 +106,9 @@ class Journal:
                 if record.key == self._key:
                     found = record.value
         return found
+
+
+def _most_bytes(bus: Bus) -> int:
+    """What a record of the event topic may have: asked for once, because a refusal costs the transaction."""
+    info = bus.cluster.describe([bus.name.event_topic])[bus.name.event_topic]
+    return EVENT_BYTES if info is None else int(info.config.get("max.message.bytes", EVENT_BYTES)) - _OVERHEAD
