@@ -53,6 +53,10 @@ class SourceSpec(SpecModel):
     partitionKey: Annotated[Text, AfterValidator(_selector)] | None = None
     """Where to find what orders the events, such as `data.body.customer`: those that share it stay in order."""
 
+    def described(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The data of an event, with `metadata` where there is any."""
+        return {**data, "metadata": self.metadata} if self.metadata else data
+
     def advice(self) -> Iterable[Flaw]:
         """What is allowed but probably not meant."""
         return ()

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
-from eventbus.errors import ConfigError, EventBusError
+from eventbus.errors import ConfigError, EventBusError, MachineError
 from eventbus.events import Event
 from eventsources.base import Context, Endpoint, Identity, Source, SourceError, SourceSpec, Stop
 from eventsources.election.ports import Election
@@ -78,7 +78,7 @@ class SourceRunner:
             self.metrics.expect(identity)
             made = SOURCES[identity.kind].make(spec)
             if isinstance(made, Source):
-                run = partial(self._keep_running, made, identity, spec)
+                run = partial(self._drive, made, identity, spec)
                 self._threads.append(Thread(target=run, name=f"source-{identity}", daemon=True))
             elif isinstance(spec, ReceiverSpec):
                 route = Route(made, identity, Sieve.of(spec), spec.listening.maxPayloadSize)
@@ -146,6 +146,13 @@ class SourceRunner:
         return Server(app, port, _server_tls([spec for _, _, spec in endpoints]), drain)
 
     # --- those that fetch -------------------------------------------------------------------------------------------
+
+    def _drive(self, source: Source, identity: Identity, spec: SourceSpec) -> None:
+        try:
+            self._keep_running(source, identity, spec)
+        except Exception as error:  # a fault of the source's own, or of the election's: nobody is to think that it runs
+            log.exception("%s has failed", identity)
+            self.failure = MachineError(f"{identity} has failed: {type(error).__name__}: {error}")
 
     def _keep_running(self, source: Source, identity: Identity, spec: SourceSpec) -> None:
         pause = _FIRST_PAUSE

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import Field, create_model
 
 from eventsources.base import Identity, SourceSpec
 from eventsources.receiver.listening import DEFAULT_PORT
 from eventsources.sources import REFUSED, SOURCES
 from sensors.spec.base import Flaw, SpecModel, get
-from sensors.spec.fields import CountFromOne, EventReference, KubernetesName, StringMap
+from sensors.spec.fields import CountFromOne, EventReference, KubernetesName
 from sensors.spec.loader import Reader
 from sensors.spec.manifest import Manifest
 from sensors.spec.models import SensorManifest
@@ -22,11 +22,11 @@ class EventSourceSpecBase(SpecModel):
     """Where events come from: sections by kind, in each of them specs by the name of the event."""
 
     refused: ClassVar[Mapping[str, str]] = REFUSED
+    not_yet: ClassVar[frozenset[str]] = frozenset({"loggingFields"})
 
     eventBusName: KubernetesName = "default"
     replicas: CountFromOne = 1
     """Of sources that must run once, one replica works and the others wait."""
-    loggingFields: StringMap = Field(default={})
     template: PodTemplate | None = None
     service: KubernetesObject | None = None
     """The Kubernetes Service in front of the pods."""
@@ -81,10 +81,7 @@ else:
         "EventSourceSpec",
         __base__=EventSourceSpecBase,
         __doc__=EventSourceSpecBase.__doc__,
-        **{
-            kind: (dict[Annotated[str, AfterValidator(str)], each.spec], Field(default={}))
-            for kind, each in SOURCES.items()
-        },
+        **{kind: (dict[EventReference, each.spec], Field(default={})) for kind, each in SOURCES.items()},
     )
 
 
@@ -115,5 +112,3 @@ class EventSourceManifest(Manifest):
 EVENT_SOURCES = Reader(EventSourceManifest)
 MANIFESTS: Reader[Manifest] = Reader(SensorManifest, EventSourceManifest)
 """Whatever `eventbus run` can run."""
-
-__all__ = ["EVENT_SOURCES", "MANIFESTS", "EventReference", "EventSourceManifest", "EventSourceSpec"]

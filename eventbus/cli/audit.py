@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -78,13 +78,14 @@ def audit(
         connect(bootstrap_servers, bus_file, home.namespace, home.bus, verbose=verbose) as live,
         spark_session(f"eventbus audit {loaded.name}", SparkOptions(master, memory, verbose)) as spark,
     ):
+        subject = _Subject(spark, live, loaded)
 
-        def once() -> AuditReport:
-            found = _audit(spark, live, loaded, _times(since, until), trigger, archive)
+        def once() -> bool:
+            found = _audit(subject, _times(since, until), trigger, archive)
             _write(spark, found, report, parquet)
-            return found
+            return _tell(found, output)
 
-        clean = _follow(spark, live, loaded, archive, every, once, output) if follow else _tell(once(), output)
+        clean = _follow(subject, archive or "", every, once) if follow else once()
     if not clean:
         raise typer.Exit(1)
 
@@ -110,13 +111,16 @@ def _times(since: str | None, until: str | None) -> tuple[int | None, int | None
     )
 
 
-def _audit(  # noqa: PLR0917
-    spark: SparkSession,
-    live: Bus,
-    loaded: Loaded,
-    times: tuple[int | None, int | None],
-    trigger: str | None,
-    archive: str | None,
+class _Subject(NamedTuple):
+    """Whose history it is, where that is, and who looks at it."""
+
+    spark: SparkSession
+    live: Bus
+    loaded: Loaded
+
+
+def _audit(
+    subject: _Subject, times: tuple[int | None, int | None], trigger: str | None, archive: str | None
 ) -> AuditReport:
     from eventbus.cli.connection import existing_topology
     from sensors.spark.audit import audit as judge
@@ -125,6 +129,7 @@ def _audit(  # noqa: PLR0917
     from sensors.spark.session import Progress, interpret
     from sensors.spark.workers import Deputy
 
+    spark, live, loaded = subject
     deputy = Deputy(loaded.manifest, loaded.name.bus, existing_topology(live.cluster, loaded.name))
     asked = Range(*times)
     with Progress(spark, f"auditing {loaded.name}"):
@@ -134,15 +139,7 @@ def _audit(  # noqa: PLR0917
         return judge(spark, history, deputy, asked, trigger=trigger)
 
 
-def _follow(  # noqa: PLR0917
-    spark: SparkSession,
-    live: Bus,
-    loaded: Loaded,
-    archive: str | None,
-    every: str,
-    once: Callable[[], AuditReport],
-    output: Output,
-) -> bool:
+def _follow(subject: _Subject, archive: str, every: str, once: Callable[[], bool]) -> bool:
     """Round after round. What was archived in one round is audited in the same one, however soon Kafka forgets it."""
     from eventbus.cli.archive import seconds_of
     from eventbus.cli.printing import warn
@@ -152,15 +149,15 @@ def _follow(  # noqa: PLR0917
     from sensors.spark.archiving import Archiver
 
     pause = seconds_of(every)
-    kept = Archive(archive or "")
+    kept = Archive(archive)
     clean = True
     with kept.locked(), stop_signals() as stopped:
-        archiver = Archiver(live, kept, [loaded.name], batch_records=_BATCH_RECORDS, accept_loss=False)
+        archiver = Archiver(subject.live, kept, [subject.loaded.name], batch_records=_BATCH_RECORDS, accept_loss=False)
         archiver.check()
         while not stopped.is_set():
             try:
-                archiver.run(spark, stopped, lambda *_: None)
-                clean = _tell(once(), output) and clean
+                archiver.run(subject.spark, stopped, lambda *_: None)
+                clean = once() and clean
             except RetriableError as error:  # brokers that are lost come back
                 warn(f"{error} Trying again.")
             stopped.wait(pause)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -198,7 +199,8 @@ class _Fate:
         self.future: asyncio.Future[LogError | None] = loop.create_future()
 
     def settle(self, error: LogError | None) -> None:
-        self._loop.call_soon_threadsafe(self._tell, error)
+        with suppress(RuntimeError):  # the server was stopped before the brokers answered
+            self._loop.call_soon_threadsafe(self._tell, error)
 
     def _tell(self, error: LogError | None) -> None:
         if not self.future.done():  # nobody may be waiting any more

@@ -71,7 +71,7 @@ class ForgeEndpoint(Listener):
 
     def __init__(self, spec: ForgeSpec) -> None:
         super().__init__(spec.webhook)
-        self._metadata = spec.metadata
+        self._described = spec.described
         self._wanted = None if EVERYTHING in spec.events else self.types(spec.events)
 
     def types(self, events: Sequence[str]) -> frozenset[str]:
@@ -85,11 +85,9 @@ class ForgeEndpoint(Listener):
     def understand(self, identity: Identity, request: Request) -> Sequence[Event]:
         if self._wanted is not None and request.header(self.event_header) not in self._wanted:
             raise Unwanted
-        data: dict[str, Any] = {"headers": headers_of(request), "body": self.body(request)}
-        if self._metadata:
-            data["metadata"] = self._metadata
+        data = {"headers": headers_of(request), "body": self.body(request)}
         own = (request.header(name) for name in self.id_headers)
-        return [identity.event(next(filter(None, own), uuid4().hex), data)]
+        return [identity.event(next(filter(None, own), uuid4().hex), self._described(data))]
 
 
 class SignedForgeSpec(ForgeSpec):

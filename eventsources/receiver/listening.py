@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
@@ -65,15 +66,16 @@ class ListeningSpec(SpecModel):
             yield Flaw(("clientCaSecret",), "`clientCaSecret` needs `serverCertSecret` and `serverKeySecret`")
 
 
-class ReceiverSpec(SourceSpec):
+class ReceiverSpec(SourceSpec, ABC):
     """A source that is told over HTTP."""
 
     @property
+    @abstractmethod
     def listening(self) -> ListeningSpec:
-        raise NotImplementedError
+        """Where."""
 
 
-class Listener:
+class Listener(ABC):
     """An endpoint lets in only who may send; what their requests mean is for each kind to say."""
 
     accepted = 202
@@ -89,10 +91,10 @@ class Listener:
         self.authorize(request)
         return self.understand(identity, request)
 
+    @abstractmethod
     def authorize(self, request: Request) -> None:
         """Raises `Refusal`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def understand(self, identity: Identity, request: Request) -> Sequence[Event]:
         """What a request means whose sender may send. Raises `Refusal`, `Unwanted` or `Reply`."""
-        raise NotImplementedError

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from pydantic import AfterValidator, Field
 
+from eventbus.events import Event
 from eventbus.schedule import Schedule
 from eventsources.base import Context, SourceSpec, Stop
 from sensors.spec.base import Flaw, SpecModel, get
@@ -58,7 +59,7 @@ class CalendarSpec(SourceSpec):
 
     schedule: Text | None = None
     """A cron expression with five fields, or one of `@hourly`, `@daily`, …"""
-    interval: Duration | None = None
+    interval: Annotated[Duration, Field(ge=timedelta(milliseconds=100))] | None = None
     """Every so often, counted from 1970: whoever counts comes to the same ticks."""
     timezone: Text = "UTC"
     exclusionDates: tuple[Annotated[Text, AfterValidator(_exclusion)], ...] = ()
@@ -106,14 +107,15 @@ class Ticks:
         catchup = None if spec.persistence is None else spec.persistence.catchup
         self._missed: Missed = "catchUp" if catchup is not None and catchup.enabled else spec.missed
         latest = catchup.maxDuration if catchup is not None and catchup.maxDuration is not None else spec.maxMissed
-        self._latest = round(latest.total_seconds() * 1000)
+        self._horizon = _GRACE if self._missed == "skip" else round(latest.total_seconds() * 1000)
+        """Milliseconds: what was due before is let go."""
         self.name = spec.schedule if spec.interval is None else f"every {self._interval} ms"
         self.timezone = spec.timezone
 
     def due(self, last: int, now: int) -> Due:
         """`last` is the tick up to which all is settled."""
         ticks: list[int] = []
-        tick = self._after(max(last, now - self._latest - 1) if self._missed != "skip" else last)
+        tick = self._after(max(last, now - self._horizon - 1))
         while tick is not None and tick <= now:
             ticks.append(tick)
             last = max(last, tick)
@@ -122,8 +124,6 @@ class Ticks:
             tick = self._after(tick)
         if self._missed == "fold":
             ticks = ticks[-1:]
-        elif self._missed == "skip":
-            ticks = [each for each in ticks if each > now - _GRACE]
         return Due(tuple(ticks), last, tick)
 
     def _after(self, moment: int) -> int | None:
@@ -170,9 +170,9 @@ class CalendarSource:
             left = _LONGEST_WAIT if due.next is None else (due.next - context.clock.now_ms()) / 1000
             stop.wait(min(max(left, 0), _LONGEST_WAIT))
 
-    def _event(self, context: Context, tick: int) -> Any:
+    def _event(self, context: Context, tick: int) -> Event:
         moment = datetime.fromtimestamp(tick / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        data: dict[str, Any] = {"eventTime": self._ticks.local(tick).isoformat()}
-        if self._spec.metadata:
-            data["metadata"] = self._spec.metadata
-        return context.identity.event(f"{self._ticks.name} {self._ticks.timezone} {moment}", data, time=moment)
+        data = {"eventTime": self._ticks.local(tick).isoformat()}
+        return context.identity.event(
+            f"{self._ticks.name} {self._ticks.timezone} {moment}", self._spec.described(data), time=moment
+        )

@@ -170,10 +170,10 @@ class FileSource:
 
     def _event(self, context: Context, name: str, entry: Entry) -> Event:
         path, operation = str(self._directory / name), self._spec.eventType
-        data: dict[str, Any] = {"name": path, "op": operation}
-        if self._spec.metadata:
-            data["metadata"] = self._spec.metadata
-        return context.identity.event(f"{path} {operation} {entry.inode} {entry.written} {entry.changed}", data)
+        data = {"name": path, "op": operation}
+        return context.identity.event(
+            f"{path} {operation} {entry.inode} {entry.written} {entry.changed}", self._spec.described(data)
+        )
 
 
 def _entry(found: os.DirEntry[str]) -> Entry | None:

@@ -13,7 +13,7 @@ import logging
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -100,12 +100,10 @@ class NatsSource:
             log.warning("%s: a message of `%s` is not JSON: left out", context.identity, message.subject)
             return []
         headers = message.headers or {}
-        data: dict[str, Any] = {
+        data = {
             "subject": message.subject,
             "headers": {name: [value] for name, value in headers.items()},
             "body": body,
         }
-        if self._spec.metadata:
-            data["metadata"] = self._spec.metadata
         own = headers.get("Nats-Msg-Id")
-        return [context.identity.event(f"{message.subject} {own}" if own else uuid4().hex, data)]
+        return [context.identity.event(f"{message.subject} {own}" if own else uuid4().hex, self._spec.described(data))]

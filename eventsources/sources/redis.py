@@ -10,7 +10,7 @@ As with argo-events, the body is text; with `jsonBody` it is the JSON itself, an
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from eventbus.events import Event
@@ -61,7 +61,5 @@ class RedisSource:
         if body is None:
             log.warning("%s: a message of the channel `%s` is not JSON: left out", context.identity, as_text(channel))
             return []
-        data: dict[str, Any] = {"channel": as_text(channel), "pattern": "", "body": body}
-        if self._spec.metadata:
-            data["metadata"] = self._spec.metadata
-        return [context.identity.event(uuid4().hex, data)]
+        data = {"channel": as_text(channel), "pattern": "", "body": body}
+        return [context.identity.event(uuid4().hex, self._spec.described(data))]

@@ -108,11 +108,9 @@ class _Session:
         return bool(found)
 
     def _event(self, stream: bytes, id: bytes, values: dict[bytes, bytes]) -> Event:
-        data: dict[str, Any] = {
+        data = {
             "stream": as_text(stream),
             "message_id": as_text(id),
             "values": {as_text(name): as_text(value) for name, value in values.items()},
         }
-        if self._spec.metadata:
-            data["metadata"] = self._spec.metadata
-        return self._context.identity.event(f"{as_text(stream)} {as_text(id)}", data)
+        return self._context.identity.event(f"{as_text(stream)} {as_text(id)}", self._spec.described(data))

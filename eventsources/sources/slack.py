@@ -87,8 +87,7 @@ class SlackEndpoint(Listener):
                 raise Unwanted
 
     def _event(self, identity: Identity, own: str, data: Mapping[str, Any]) -> Event:
-        metadata = {"metadata": self._spec.metadata} if self._spec.metadata else {}
-        return identity.event(own or uuid4().hex, {**data, **metadata})
+        return identity.event(own or uuid4().hex, self._spec.described(data))
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import uuid4
@@ -48,13 +48,11 @@ class WebhookEndpoint(Listener):
         own = request.header(self._spec.idHeader.lower())
         return [identity.event(own or uuid4().hex, self._data(request))]
 
-    def _data(self, request: Request) -> dict[str, Any]:
+    def _data(self, request: Request) -> Mapping[str, Any]:
         data: dict[str, Any] = {"header": headers_of(request), "method": request.method, "body": body_of(request)}
         if request.query:
             data["query"] = parse_qs(request.query, keep_blank_values=True)
-        if self._spec.metadata:
-            data["metadata"] = self._spec.metadata
-        return data
+        return self._spec.described(data)
 
 
 def _renamed(identity: Identity, event: Event) -> Event:

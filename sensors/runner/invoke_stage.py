@@ -208,7 +208,7 @@ class InvokeStage:
 def _described(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:
+    except Exception:  # somebody else's error, whose own text cannot be had
         return type(error).__name__
 
 

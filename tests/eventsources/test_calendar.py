@@ -98,6 +98,12 @@ def test_what_is_too_long_ago_is_let_go() -> None:
     assert len(argo.due(at("2026-01-01"), at("2026-01-02")).ticks) == 3
 
 
+def test_who_skips_does_not_count_what_was_skipped() -> None:
+    """However many ticks there were."""
+    decades = ticks(interval="100ms", missed="skip").due(0, at("2026-01-01T00:00:00"))
+    assert len(decades.ticks) == 11
+
+
 def test_many_missed_ticks_come_in_portions() -> None:
     calendar = ticks(interval="1s", maxMissed="1h")
     last, now, made = at("2026-01-01"), at("2026-01-01T01:00"), 0

@@ -1,0 +1,90 @@
+"""What becomes of sources that fail, foreseen or not, and of answers that nobody waits for any more."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Event as Flag
+from typing import Any
+
+import pytest
+
+from eventbus import Bus
+from eventbus.errors import MachineError
+from eventsources.base import Context, SourceError, Stop
+from eventsources.receiver.app import _Fate
+from eventsources.runner import SourceRunner
+from eventsources.sources import SOURCES
+from sensors.spec.problems import ManifestError
+from tests.eventsources.serving import Alone, events_on, manifest, metric
+
+CLOCK = manifest("calendar", "clock", tick={"interval": "1h"})
+
+
+class Moody:
+    """A source that fails in its own way, and then works."""
+
+    def __init__(self, *moods: Exception) -> None:
+        self._moods = list(moods)
+        self.worked = Flag()
+
+    def run(self, context: Context, stop: Stop) -> None:
+        if self._moods:
+            raise self._moods.pop(0)
+        context.deliver([context.identity.event("1", None)], b"1")
+        self.worked.set()
+        stop.wait()
+
+
+def _run(bus: Bus, source: Moody, monkeypatch: pytest.MonkeyPatch) -> SourceRunner:
+    monkeypatch.setattr("eventsources.runner._FIRST_PAUSE", 0.01)
+    monkeypatch.setitem(SOURCES, "calendar", SOURCES["calendar"]._replace(make=lambda _: source))
+    return SourceRunner(CLOCK, bus, lambda _: Alone()).start()
+
+
+def test_what_fails_begins_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Moody(SourceError("no answer"), SourceError("no answer"))
+    with _run(bus, source, monkeypatch) as runner:
+        assert source.worked.wait(10)
+        assert metric(runner, "eventbus_source_restarts_total", eventsource="clock", event="tick") == 2
+        assert (runner.failure, runner.complaints()) == (None, [])
+    assert [event.id for event in events_on(bus)] == ["1"]
+
+
+def test_what_fails_unforeseen_does_not_pretend_to_run(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _run(bus, Moody(ZeroDivisionError("by zero")), monkeypatch) as runner:
+        for thread in runner._threads:
+            thread.join(10)
+        assert isinstance(runner.failure, MachineError)
+        assert runner.complaints() == ["clock/tick has failed: ZeroDivisionError: by zero"]
+    assert "clock/tick has failed" in caplog.text
+
+
+def test_an_answer_that_comes_when_the_server_has_stopped_harms_nobody() -> None:
+    loop = asyncio.new_event_loop()
+    fate = _Fate(loop)
+    loop.close()
+    fate.settle(None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"loggingFields": {"a": "b"}, "calendar": {"tick": {"interval": "1m"}}},
+            "`loggingFields` is not supported yet",
+        ),
+        ({"calendar": {"tick": {"interval": "1ms"}}}, "interval"),
+        ({"calendar": {"": {"interval": "1m"}}}, "spec.calendar"),
+        ({}, "there is no source: add one of"),
+        ({"calendar": {"tick": {"interval": "1m"}}, "webhook": {"a": {"endpoint": "/"}}}, "make two EventSources"),
+    ],
+)
+def test_what_a_manifest_cannot_say(spec: dict[str, Any], message: str) -> None:
+    from eventsources.spec import EVENT_SOURCES
+
+    document = {"apiVersion": "eventbus.dev/v1alpha1", "kind": "EventSource", "metadata": {"name": "x"}, "spec": spec}
+    with pytest.raises(ManifestError) as error:
+        EVENT_SOURCES.make(document)
+    assert message in str(error.value)
