@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 import msgspec
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from eventbus.events import Event
 from eventbus.schedule import Schedule
 from eventsources.base import Context, SourceSpec, Stop
 from sensors.spec.base import Flaw, SpecModel, get
-from sensors.spec.fields import Bool, Duration, Text
+from sensors.spec.fields import Bool, Duration, Text, duration_text
 
 MOST_AT_ONCE = 1000
 """Ticks that are made up for in one go."""
@@ -23,6 +23,7 @@ _LONGEST_WAIT = 1.0
 _LATEST = timedelta(minutes=5)
 _GRACE = 1000
 """Milliseconds by which a tick may be late that was waited for."""
+_SHORTEST = timedelta(milliseconds=100)
 _DAY_LENGTH = len("2026-12-24")
 
 Missed: TypeAlias = Literal["catchUp", "fold", "skip"]
@@ -35,6 +36,12 @@ def _exclusion(text: str) -> str:
         message = f"must be a date or a time such as `2026-12-24` or `2026-12-24T18:00:00Z`, not `{text}`"
         raise ValueError(message) from None
     return text
+
+
+def _not_too_short(value: timedelta) -> timedelta:
+    if value < _SHORTEST:
+        raise ValueError(f"must be at least {duration_text(_SHORTEST)}")
+    return value
 
 
 class Catchup(SpecModel):
@@ -59,14 +66,14 @@ class CalendarSpec(SourceSpec):
 
     schedule: Text | None = None
     """A cron expression with five fields, or one of `@hourly`, `@daily`, …"""
-    interval: Annotated[Duration, Field(ge=timedelta(milliseconds=100))] | None = None
+    interval: Annotated[Duration, AfterValidator(_not_too_short)] | None = None
     """Every so often, counted from 1970: whoever counts comes to the same ticks."""
     timezone: Text = "UTC"
     exclusionDates: tuple[Annotated[Text, AfterValidator(_exclusion)], ...] = ()
     """No ticks on these days, or at these times."""
     missed: Missed = "catchUp"
     """Of ticks for which nobody was there: make up for each of them, for all together, or for none."""
-    maxMissed: Annotated[Duration, Field(gt=timedelta(0))] = _LATEST
+    maxMissed: Annotated[Duration, AfterValidator(_not_too_short)] = _LATEST
     """How long ago they may be."""
     persistence: Persistence | None = None
 

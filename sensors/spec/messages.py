@@ -34,12 +34,18 @@ _SENTENCES = {
 }
 
 
+_KEY = "[key]"
+"""Where pydantic says that it is about the name of something, and not about what has that name."""
+
+
 def translate(error: ValidationError, model: type[SpecModel], written: Written) -> Iterator[Flaw]:
     """Everything that pydantic found wrong with a `model`."""
     for each in error.errors(include_url=False):
         path: Path = each["loc"]
         if each["type"] == FLAW:
             yield Flaw.of(each)
+        elif path[-1:] == (_KEY,):
+            yield Flaw(path[:-1], _sentence({**each, "loc": path[:-1]}, None), about_key=True)
         elif each["type"] == "extra_forbidden":
             yield Flaw(path, _unknown_field(path, model), about_key=True)
         elif each["type"] != "too_short" or not each["input"]:  # else there are entries, each with its own problem
