@@ -34,8 +34,6 @@ _COMMON: Config = {
 }
 _WRITER: Config = {
     "linger.ms": 5,
-    # Above the size of a topic the broker's own refusal names the topic's limit; that is the better message.
-    "message.max.bytes": 10_000_000,
     # A topic that was never created is told from one that is just being created.
     "topic.metadata.propagation.max.ms": 5000,
 }

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventbus.errors import ConfigError
+from eventbus.topics import INTERNAL_BYTES
 
 CLIENT_ID = "eventbus"
 PREFIX = "EVENTBUS_KAFKA_"
@@ -21,7 +22,12 @@ _FILE = "_FILE"
 
 Config: TypeAlias = dict[str, Any]
 
-WRITER_FIXED: Config = {"enable.idempotence": True, "acks": "all"}
+WRITER_FIXED: Config = {
+    "enable.idempotence": True,
+    "acks": "all",
+    # What fits into a topic must get there: a dead letter that the client refuses could never be written.
+    "message.max.bytes": INTERNAL_BYTES,
+}
 FETCHER_FIXED: Config = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,

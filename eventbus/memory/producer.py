@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from eventbus.errors import AbortableError, FatalError, UnproducibleError
 from eventbus.memory.broker import Broker
 from eventbus.memory.groups import Membership
-from eventbus.memory.topics import CLIENT_MAX_BYTES
 from eventbus.memory.transactions import Transaction
 from eventbus.ports import Commit, Output
+from eventbus.topics import INTERNAL_BYTES
 
 
 class MemoryProducer:
@@ -81,7 +81,7 @@ class MemoryProducer:
         if topic is None or not 0 <= output.partition < len(topic.partitions):
             raise UnproducibleError(f"{output.topic}/{output.partition} does not exist", self._produced)
         size = output.size()
-        if size > CLIENT_MAX_BYTES:
+        if size > INTERNAL_BYTES:
             raise UnproducibleError(f"a record for {output.topic} is too large to be sent", self._produced)
         refusal = topic.refusal(output, size)
         if refusal is not None:

@@ -7,8 +7,8 @@ from queue import Empty, SimpleQueue
 
 from eventbus.errors import LogError, UnproducibleError
 from eventbus.memory.broker import Broker
-from eventbus.memory.topics import CLIENT_MAX_BYTES
 from eventbus.ports import Output, Position
+from eventbus.topics import INTERNAL_BYTES
 
 _Done = Callable[[LogError | None, Position | None], None]
 _Fate = tuple[_Done, LogError | None, Position | None]
@@ -23,7 +23,7 @@ class MemoryPublisher:
 
     def send(self, output: Output, done: _Done) -> None:
         size = output.size()
-        if size > CLIENT_MAX_BYTES:
+        if size > INTERNAL_BYTES:
             raise UnproducibleError(f"a record for {output.topic} is too large to be sent", index=0)
         self._tell()
         try:

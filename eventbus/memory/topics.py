@@ -16,9 +16,6 @@ import msgspec
 from eventbus.errors import FatalError
 from eventbus.ports import Output, Record, TopicInfo
 
-CLIENT_MAX_BYTES = 10_000_000
-"""The size from which on a client does not even try to send a record."""
-
 DEFAULTS: Mapping[str, str] = {
     "cleanup.policy": "delete",
     "compression.type": "producer",

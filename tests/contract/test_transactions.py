@@ -8,6 +8,7 @@ import pytest
 
 from eventbus.errors import AbortableError, FencedError, UnproducibleError
 from eventbus.ports import Output, TransactionalProducer
+from eventbus.topics import EVENT_BYTES, INTERNAL_BYTES
 from tests.contract.lab import QUIET, Lab, offsets, read_to, values, wait_for_end
 
 
@@ -149,6 +150,14 @@ def produce_until_noticed(producer: TransactionalProducer, bad: Output, good: Ou
         producer.produce([good])
         time.sleep(0.01)
     producer.commit()
+
+
+def test_a_record_as_large_as_our_topics_take_can_be_written(lab: Lab) -> None:
+    """A dead letter that is too large for the client could never be written, however often it is tried."""
+    topic = lab.topic(max_message_bytes=str(INTERNAL_BYTES))
+    largest = Output(topic, 0, None, b"x" * (INTERNAL_BYTES - EVENT_BYTES), [("h", b"x" * (EVENT_BYTES - 1000))])
+    attempt(lab.producer(), largest)
+    assert len(lab.read_all(topic)) == 1
 
 
 def test_a_record_too_large_for_the_client_is_refused_at_once(lab: Lab) -> None:
