@@ -276,6 +276,8 @@ class DeadLetter(_Fact, frozen=True, gc=False):
     attempts: int | None = None
     truncated: int | None = None
     """The value's full length, where the dead letter holds only its beginning."""
+    source: str | None = None
+    """The event source and its event, where it was never on the bus."""
 
 
 F = TypeVar("F", bound=_Fact)

@@ -18,6 +18,7 @@ from eventbus.errors import ConfigError
 MAX_TOPIC_LENGTH = 249  # Kafka's limit
 _CONTROL = "control"
 _SOURCES = "sources"
+_REJECTS = "rejects"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
@@ -48,11 +49,9 @@ class BusName(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         check_name("namespace", self.namespace)
         check_name("bus", self.bus)
-        for kind in (*Kind, _CONTROL, _SOURCES):
-            if self.bus.endswith(f"-{kind}"):
-                raise ConfigError(
-                    f"a bus cannot be called `{self.bus}`: names that end in `-{kind}` are for other topics"
-                )
+        for kind in (*Kind, _CONTROL, _SOURCES, _REJECTS):
+            if f"-{self.bus}".endswith(f"-{kind}"):
+                raise ConfigError(f"a bus cannot be called `{self.bus}`: `{kind}` at the end is for other topics")
 
     @property
     def event_topic(self) -> str:
@@ -62,6 +61,11 @@ class BusName(msgspec.Struct, frozen=True):
     def source_topic(self) -> str:
         """What event sources that run once have to remember."""
         return f"{self.event_topic}-{_SOURCES}"
+
+    @property
+    def reject_topic(self) -> str:
+        """The dead letters of event sources."""
+        return f"{self.event_topic}-{_REJECTS}"
 
 
 class SensorName(msgspec.Struct, frozen=True):

@@ -77,8 +77,24 @@ def ensure_event_topic(cluster: Cluster, bus: BusName, partitions: int | None = 
 
 def ensure_source_topic(cluster: Cluster, bus: BusName) -> None:
     """Create or check the topic of what event sources remember."""
-    spec = TopicSpec(bus.source_topic, 1, _CONFIGS[Kind.STATE])
-    _refuse(_problems(spec, _ensure(cluster, [spec])[spec.name], exact_partitions=True))
+    _ensure_single(cluster, TopicSpec(bus.source_topic, 1, _CONFIGS[Kind.STATE]))
+
+
+def ensure_reject_topic(cluster: Cluster, bus: BusName) -> int:
+    """Create or check the topic of event sources' dead letters; returns the largest value that fits into it."""
+    return _room(_ensure_single(cluster, TopicSpec(bus.reject_topic, 1, _CONFIGS[Kind.DLQ])))
+
+
+def _ensure_single(cluster: Cluster, spec: TopicSpec) -> TopicInfo:
+    info = _ensure(cluster, [spec])[spec.name]
+    _refuse(_problems(spec, info, exact_partitions=True))
+    return info
+
+
+def _room(*infos: TopicInfo) -> int:
+    """The largest value that may be written to all of them."""
+    largest = min(int(info.config.get("max.message.bytes", INTERNAL_BYTES)) for info in infos)
+    return min(largest, INTERNAL_BYTES) - EVENT_BYTES - _SLACK_BYTES
 
 
 def ensure_sensor_topics(cluster: Cluster, name: SensorName, partitions: int | None = None) -> Topology:
@@ -99,14 +115,13 @@ def ensure_sensor_topics(cluster: Cluster, name: SensorName, partitions: int | N
             "run, else bring back the one that was replaced"
         )
     _refuse(problems)
-    largest = min(int(found[spec.name].config.get("max.message.bytes", INTERNAL_BYTES)) for spec in specs)
     return Topology(
         event_partitions=event_partitions,
         trigger_partitions=counts[Kind.TRIGGER],
         action_partitions=counts[Kind.ACTION],
         invocation_partitions=counts[Kind.INVOCATION],
         dlq_partitions=counts[Kind.DLQ],
-        max_value_bytes=largest - EVENT_BYTES - _SLACK_BYTES,
+        max_value_bytes=_room(*(found[spec.name] for spec in specs)),
     )
 
 

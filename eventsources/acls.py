@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from eventbus.names import BusName
 from eventsources.journal import transactional_id
+from eventsources.receiver.listening import ReceiverSpec
 from eventsources.spec import EventSourceManifest
 from sensors.acls import READ_OUTSIDE_GROUPS, Need, Operation, Part, Permission, Resource, on_topics
+from sensors.redrive import Box
 
 
 def needs_of_source(bus: BusName, manifest: EventSourceManifest) -> list[Need]:
     """Everything about one event source."""
-    topics = [bus.event_topic, *([bus.source_topic] if manifest.once else [])]
-    created = [Need(Part.CREATE, each) for each in on_topics(topics, Operation.CREATE)]
-    return created + [Need(Part.SOURCE, each) for each in _to_run(bus, manifest)]
+    fetches = any(not isinstance(spec, ReceiverSpec) for _, spec in manifest.identities())
+    written = [bus.event_topic, *([bus.reject_topic] if fetches else [])]
+    topics = [*written, *([bus.source_topic] if manifest.once else [])]
+    parts: Mapping[Part, Iterable[Permission]] = {
+        Part.CREATE: on_topics(topics, Operation.CREATE),
+        Part.SOURCE: [*on_topics(written, Operation.WRITE, Operation.DESCRIBE_CONFIGS), *_to_run_once(bus, manifest)],
+        Part.READ: _to_look(bus) if fetches else (),
+        Part.CONTROL: _to_drive_back(bus) if fetches else (),
+    }
+    return [Need(part, each) for part, permissions in parts.items() for each in permissions]
 
 
-def _to_run(bus: BusName, manifest: EventSourceManifest) -> Iterator[Permission]:
-    yield from on_topics([bus.event_topic], Operation.WRITE, Operation.DESCRIBE_CONFIGS)
+def _to_look(bus: BusName) -> Iterator[Permission]:
+    yield from on_topics([bus.reject_topic], Operation.READ, Operation.DESCRIBE_CONFIGS)
+    yield READ_OUTSIDE_GROUPS
+
+
+def _to_drive_back(bus: BusName) -> Iterator[Permission]:
+    yield from _to_look(bus)
+    yield from on_topics([bus.event_topic, bus.reject_topic], Operation.WRITE)
+    yield Permission(Resource.TRANSACTIONAL_ID, Box.of_sources(bus).transactional_id, Operation.WRITE)
+
+
+def _to_run_once(bus: BusName, manifest: EventSourceManifest) -> Iterator[Permission]:
     if not manifest.once:
         return
     yield from on_topics([bus.source_topic], Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)

@@ -94,11 +94,24 @@ class Context(msgspec.Struct, frozen=True):
     """What was last delivered to be remembered, by this process or another; for sources that run once."""
 
 
+class Unusable(msgspec.Struct, frozen=True):
+    """A message of which no event can be made. It goes to the dead letters, and keeps nobody waiting."""
+
+    id: str
+    """As the event's would be."""
+    reason: str
+    body: bytes
+
+
+Told: TypeAlias = Event | Unusable
+"""What a source makes of a message."""
+
+
 class Deliver(Protocol):
     """Where a source puts its events."""
 
-    def __call__(self, events: Sequence[Event], remember: bytes | None = None) -> None:
-        """Returns when all in-sync replicas have what is wanted of them. Raises `SourceError`.
+    def __call__(self, told: Sequence[Told], /, remember: bytes | None = None) -> None:
+        """Returns when all in-sync replicas have what is wanted of it. Raises `SourceError`.
 
         What a source that runs once wants its successor to remember is written with the events, or not at all.
         """

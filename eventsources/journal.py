@@ -8,32 +8,21 @@ journal shuts out who had it before, and reads what that one has written last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from eventbus.bus import Bus
-from eventbus.errors import AbortableError, EventBusError, FencedError, InvalidEvent, UnproducibleError
-from eventbus.events import Event
+from eventbus.errors import AbortableError, EventBusError, FencedError, UnproducibleError
 from eventbus.names import BusName
 from eventbus.ports import Output, Reader
-from eventbus.topics import EVENT_BYTES, ensure_source_topic
+from eventbus.topics import ensure_source_topic
 from eventsources.base import Identity, SourceError
 
 _BATCH = 500
 _READ_SECONDS = 1.0
 _PARTITION = 0
-_OVERHEAD = 1024
-"""What Kafka adds to a record, at the most."""
 
 
 def transactional_id(bus: BusName, identity: Identity) -> str:
     return f"{bus.source_topic}-{identity.source}-{identity.name}"
-
-
-class Refused(NamedTuple):
-    """An event that the log will never take, and why."""
-
-    event: Event
-    reason: str
 
 
 class Journal:
@@ -41,46 +30,32 @@ class Journal:
 
     def __init__(self, bus: Bus, identity: Identity) -> None:
         """Raises `EventBusError`."""
-        bus.ensure()
         ensure_source_topic(bus.cluster, bus.name)
         self._bus = bus
         self._topic = bus.name.source_topic
         self._key = str(identity).encode()
-        self._most_bytes = _most_bytes(bus)
         self._producer = bus.cluster.producer(transactional_id(bus.name, identity))
         self._producer.init()
         self.remembered = self._last()
 
-    def write(self, events: Sequence[Event], remember: bytes | None) -> list[Refused]:
-        """All that the log takes, at once, or nothing; returns what it will never take, such as what is too large.
+    def write(self, outputs: Sequence[Output], remember: bytes | None) -> None:
+        """All of it or nothing. Raises `UnproducibleError` about one of them: the others can be written without it.
 
         Raises `SourceError`; whoever then goes on opens the journal anew.
         """
-        try:
-            outputs = [self._bus.output(event) for event in events]
-        except InvalidEvent as error:
-            raise SourceError(f"an event that CloudEvents does not allow: {error}") from None
-        taken = [output for output in outputs if output.size() <= self._most_bytes]
-        reason = f"it is larger than the {self._most_bytes:,} bytes that {self._bus.name.event_topic} takes"
-        refused = [
-            Refused(event, reason)
-            for event, output in zip(events, outputs, strict=True)
-            if output.size() > self._most_bytes
-        ]
-        if remember is not None:
-            taken.append(Output(self._topic, _PARTITION, self._key, remember))
-        if taken:
-            self._commit(taken)
-        return refused
-
-    def _commit(self, outputs: Sequence[Output]) -> None:
+        memory = [] if remember is None else [Output(self._topic, _PARTITION, self._key, remember)]
+        if not outputs and not memory:
+            return
         try:
             self._producer.begin()
-            self._producer.produce(outputs)
+            self._producer.produce([*outputs, *memory])
             self._producer.commit()
         except FencedError:
             raise SourceError("another replica has taken over") from None
-        except (AbortableError, UnproducibleError) as error:
+        except UnproducibleError:
+            self._producer.abort()
+            raise
+        except AbortableError as error:
             self._producer.abort()
             raise SourceError(str(error)) from None
         except EventBusError as error:
@@ -106,9 +81,3 @@ class Journal:
                 if record.key == self._key:
                     found = record.value
         return found
-
-
-def _most_bytes(bus: Bus) -> int:
-    """What a record of the event topic may have: asked for once, because a refusal costs the transaction."""
-    info = bus.cluster.describe([bus.name.event_topic])[bus.name.event_topic]
-    return EVENT_BYTES if info is None else int(info.config.get("max.message.bytes", EVENT_BYTES)) - _OVERHEAD

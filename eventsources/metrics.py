@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from eventsources.base import Identity
 
-OUTCOMES = ("published", "filtered", "refused", "failed")
-"""`refused`: the log will never take it. `failed`: it was not taken, and whoever sent it was told so."""
+
+class Outcome(StrEnum):
+    """What becomes of an event."""
+
+    PUBLISHED = "published"
+    FILTERED = "filtered"
+    DEAD_LETTERED = "dead-lettered"
+    """It cannot be on the bus, for instance because it is too large."""
+    FAILED = "failed"
+    """It was not taken, and whoever sent it was told so."""
+
+
 _LABELS = ["eventsource", "event"]
 
 
@@ -40,11 +52,11 @@ class SourceMetrics:
 
     def expect(self, identity: Identity) -> None:
         """Show what has not happened yet as 0: a counter that appears with its first event hides that event."""
-        for outcome in OUTCOMES:
+        for outcome in Outcome:
             self._events.labels(identity.source, identity.name, outcome)
         self._restarts.labels(identity.source, identity.name)
 
-    def count(self, identity: Identity, outcome: str, number: int = 1) -> None:
+    def count(self, identity: Identity, outcome: Outcome, number: int = 1) -> None:
         self._events.labels(identity.source, identity.name, outcome).inc(number)
 
     def refused(self, identity: Identity, status: int) -> None:

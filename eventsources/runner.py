@@ -18,14 +18,14 @@ from threading import Thread
 from types import TracebackType
 from typing import Self, TypeAlias
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
 from eventbus.errors import ConfigError, EventBusError, MachineError
-from eventbus.events import Event
 from eventsources.base import Context, Endpoint, Identity, Source, SourceError, SourceSpec, Stop
+from eventsources.delivery import ThroughJournal, ThroughSink
+from eventsources.drafts import Drafts
 from eventsources.election.ports import Election
 from eventsources.journal import Journal
 from eventsources.metrics import SourceMetrics
@@ -181,50 +181,17 @@ class SourceRunner:
 
     @contextmanager
     def _context(self, identity: Identity, sieve: Sieve) -> Iterator[tuple[Context, Stop]]:
+        drafts = Drafts(self._bus, identity, sieve)
+        count = partial(self.metrics.count, identity)
         if self._election is None:
-            yield Context(identity, SystemClock(), ThroughSink(self._sink, identity, sieve)), self._stop
+            yield Context(identity, SystemClock(), ThroughSink(drafts, count, self._sink)), self._stop
             return
         journal = Journal(self._bus, identity)
         try:
-            deliver = ThroughJournal(journal, self.metrics, identity, sieve, self._election)
+            deliver = ThroughJournal(drafts, count, journal, self._election)
             yield Context(identity, SystemClock(), deliver, journal.remembered), _StopOrLoss(self._stop, self._election)
         finally:
             journal.close()
-
-
-class ThroughSink(msgspec.Struct, frozen=True):
-    """`Deliver` for sources that run in all replicas."""
-
-    sink: Sink
-    identity: Identity
-    sieve: Sieve
-
-    def __call__(self, events: Sequence[Event], remember: bytes | None = None) -> None:
-        if remember is not None:
-            raise SourceError("only a source that runs once can remember something")
-        self.sink.deliver(self.identity, self.sieve, events)
-
-
-class ThroughJournal(msgspec.Struct, frozen=True):
-    """`Deliver` for sources that run once."""
-
-    journal: Journal
-    metrics: SourceMetrics
-    identity: Identity
-    sieve: Sieve
-    election: Election
-
-    def __call__(self, events: Sequence[Event], remember: bytes | None = None) -> None:
-        if not self.election.leading:
-            raise SourceError("another replica leads now")
-        keyed = [self.sieve.keyed(event) for event in events]
-        wanted = [event for event in keyed if event is not None]
-        refused = self.journal.write(wanted, remember)
-        for event, reason in refused:  # it must not keep those behind it waiting for ever
-            log.error("%s: the event `%s` is lost: %s", self.identity, event.id, reason)
-        self.metrics.count(self.identity, "refused", len(refused))
-        self.metrics.count(self.identity, "published", len(wanted) - len(refused))
-        self.metrics.count(self.identity, "filtered", len(keyed) - len(wanted))
 
 
 class _StopOrLoss(Flag):

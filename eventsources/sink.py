@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Condition, Thread
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -15,11 +16,11 @@ from typing import Self, TypeAlias
 import msgspec
 
 from eventbus.bus import Bus
-from eventbus.errors import EventBusError, InvalidEvent, LogError, RetriableError
+from eventbus.errors import EventBusError, LogError, RetriableError, UnproducibleError
 from eventbus.events import Event
 from eventbus.ports import Output, Position
-from eventsources.base import Identity, SourceError, SourceSpec
-from eventsources.metrics import SourceMetrics
+from eventsources.base import Identity, SourceSpec
+from eventsources.metrics import Outcome, SourceMetrics
 from sensors.expressions import parse
 from sensors.filters.candidate import Candidate, Check
 from sensors.filters.expr import check_of
@@ -82,41 +83,25 @@ class Sink:
         self._thread.start()
 
     def offer(self, identity: Identity, sieve: Sieve, event: Event, done: Done) -> None:
-        """Raises `SinkFull`, or `InvalidEvent`; then `done` is never called."""
+        """Raises `SinkFull`, or `EventBusError`, such as `InvalidEvent`; then `done` is never called."""
         wanted = sieve.keyed(event)
         if wanted is None:
-            self._metrics.count(identity, "filtered")
+            self._metrics.count(identity, Outcome.FILTERED)
             done(None)
             return
-        output = self._bus.output(wanted)
-        size = output.size()
-        self._enter(size)
 
-        def told(error: LogError | None, _: Position | None) -> None:
-            self._leave(size)
-            self._metrics.count(identity, "published" if error is None else "failed")
+        def told(error: LogError | None) -> None:
+            self._metrics.count(identity, Outcome.PUBLISHED if error is None else Outcome.FAILED)
             done(error)
 
-        try:
-            self._send(output, told)
-        except (SinkFull, EventBusError):
-            self._leave(size)
-            raise
+        self._put(self._bus.output(wanted), told)
 
-    def deliver(self, identity: Identity, sieve: Sieve, events: Sequence[Event]) -> None:
-        """Wait until all of them are acknowledged. Raises `SourceError` where one of them is not."""
-        fates = _Fates()
-        for event in events:
-            fates.expect()
-            try:
-                self._insist(identity, sieve, event, fates.settle)
-            except InvalidEvent as error:
-                raise SourceError(f"an event that CloudEvents does not allow: {error}") from None
-            except EventBusError as error:
-                raise SourceError(str(error)) from None
-        failure = fates.wait()
-        if failure is not None:
-            raise SourceError(str(failure))
+    def deliver(self, outputs: Sequence[Output]) -> list[LogError | None]:
+        """Wait until it is known what became of each of them. Raises `EventBusError`."""
+        fates = _Fates(len(outputs))
+        for index, output in enumerate(outputs):
+            self._insist(output, partial(fates.settle, index))
+        return fates.wait()
 
     def close(self) -> None:
         """Wait for what is on its way, as long as the client itself tries."""
@@ -135,21 +120,36 @@ class Sink:
     ) -> None:
         self.close()
 
-    def _insist(self, identity: Identity, sieve: Sieve, event: Event, done: Done) -> None:
+    def _insist(self, output: Output, done: Done) -> None:
         while True:
             try:
-                self.offer(identity, sieve, event, done)
+                self._put(output, done)
             except SinkFull:
                 with self._changed:
                     self._changed.wait(_SERVE_SECONDS)
+            except UnproducibleError as error:
+                done(error)
+                return
             else:
                 return
 
-    def _send(self, output: Output, told: Callable[[LogError | None, Position | None], None]) -> None:
+    def _put(self, output: Output, done: Done) -> None:
+        """Raises `SinkFull`, or `EventBusError`; then `done` is never called."""
+        size = output.size()
+        self._enter(size)
+
+        def told(error: LogError | None, _: Position | None) -> None:
+            self._leave(size)
+            done(error)
+
         try:
             self._publisher.send(output, told)
         except RetriableError:
+            self._leave(size)
             raise SinkFull from None
+        except EventBusError:
+            self._leave(size)
+            raise
 
     def _enter(self, size: int) -> None:
         with self._changed:
@@ -171,25 +171,21 @@ class Sink:
 
 
 class _Fates:
-    """What becomes of several events."""
+    """What becomes of several records."""
 
-    def __init__(self) -> None:
-        self._open = 0
-        self._error: LogError | None = None
+    def __init__(self, count: int) -> None:
+        self._errors: list[LogError | None] = [None] * count
+        self._open = count
         self._changed = Condition()
 
-    def expect(self) -> None:
+    def settle(self, index: int, error: LogError | None) -> None:
         with self._changed:
-            self._open += 1
-
-    def settle(self, error: LogError | None) -> None:
-        with self._changed:
+            self._errors[index] = error
             self._open -= 1
-            self._error = self._error or error
             self._changed.notify_all()
 
-    def wait(self) -> LogError | None:
+    def wait(self) -> list[LogError | None]:
         with self._changed:
             while self._open:
                 self._changed.wait()
-            return self._error
+            return self._errors

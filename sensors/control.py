@@ -17,7 +17,7 @@ from eventbus.topics import Topology
 from sensors.deadletters import PAUSED
 from sensors.inspection import read_range
 from sensors.pauses import ALL, note_pause
-from sensors.redrive import Outcome, Selection, redrive
+from sensors.redrive import Box, Outcome, Selection, redrive
 
 QUIET_SECONDS = 3.0
 """Some times as long as replicas take to notice that a pause has ended."""
@@ -62,11 +62,11 @@ def resume(
         write(cluster, name, [_paused(name, trigger, None)])
         return
     kept = Selection(reason=PAUSED, trigger=trigger or None, but_for=frozenset(others))
-    yield from redrive(cluster, name, kept, clock)
+    yield from redrive(cluster, Box.of_sensor(name), kept, clock)
     write(cluster, name, [_paused(name, trigger, None)])
     quiet = Deadline(clock, quiet_seconds)
     while not quiet.over():
-        for outcome in redrive(cluster, name, kept, clock):
+        for outcome in redrive(cluster, Box.of_sensor(name), kept, clock):
             yield outcome
             quiet = Deadline(clock, quiet_seconds)
         time.sleep(_LOOK_SECONDS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import msgspec
 
 from eventbus.formats import DLQ_HEADER, VERSION, DeadLetter, encodable, encode_fact
@@ -19,17 +21,28 @@ FLUSHED = "flushed"
 PAUSED = "paused"
 UNPRODUCIBLE = "unproducible"
 ACTION_FAILED = "action-failed"
+NO_EVENT = "no-event"
+"""A message that an event source could not make an event of."""
+TOO_LARGE = "too-large"
 
 _DETAIL_LIMIT = 2000
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
-    """Makes the dead letters of one stage of one replica."""
+    """Makes the dead letters of one writer, such as one stage of one replica."""
 
-    name: SensorName
-    stage: Stage
-    topology: Topology
+    topic: str
+    partitions: int
+    most_bytes: int
+    """Of a value; of a larger one the beginning is kept."""
+    stage: str
     replica: str
+    source: str | None = None
+    """The event source that they are of, and its event."""
+
+    @classmethod
+    def of_stage(cls, name: SensorName, stage: Stage, topology: Topology, replica: str) -> Self:
+        return cls(name.topic(Kind.DLQ), topology.dlq_partitions, topology.max_value_bytes, stage, replica)
 
     def of(
         self,
@@ -58,33 +71,28 @@ class DeadLetters(msgspec.Struct, frozen=True):
         )
         return self._written(fact, record.key, record.value, [*record.headers])
 
-    def of_refused(self, output: Output, detail: str) -> Output:
+    def of_refused(self, output: Output, detail: str, reason: str = UNPRODUCIBLE) -> Output:
         """A record that the log will not take: its beginning, and where it should have gone."""
         fact = DeadLetter(
             version=VERSION,
-            reason=UNPRODUCIBLE,
-            detail=detail[:_DETAIL_LIMIT],
+            reason=reason,
+            detail=encodable(detail[:_DETAIL_LIMIT]),
             stage=self.stage,
             topic=output.topic,
             partition=output.partition,
             offset=-1,
             timestamp=-1,
             replica=self.replica,
+            source=self.source,
         )
         return self._written(fact, output.key, output.value, [*output.headers])
 
     def _written(
         self, fact: DeadLetter, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
     ) -> Output:
-        limit = self.topology.max_value_bytes
-        if value is not None and len(value) > limit:
+        if value is not None and len(value) > self.most_bytes:
             fact = msgspec.structs.replace(fact, truncated=len(value))
-            value = value[:limit]
+            value = value[: self.most_bytes]
         kept = [(name, raw) for name, raw in headers if name != DLQ_HEADER]
-        return Output(
-            self.name.topic(Kind.DLQ),
-            fact.partition % self.topology.dlq_partitions,
-            key,
-            value,
-            [*kept, (DLQ_HEADER, encode_fact(fact))],
-        )
+        place = fact.partition % self.partitions
+        return Output(self.topic, place, key, value, [*kept, (DLQ_HEADER, encode_fact(fact))])

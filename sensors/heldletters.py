@@ -6,7 +6,7 @@ import msgspec
 
 from eventbus.formats import TRIGGER_HEADER, VERSION, HeldKey, TriggerFact, encode_fact
 from eventbus.hashing import slot_key
-from eventbus.names import Kind
+from eventbus.names import Kind, SensorName
 from eventbus.ports import Output, Record
 from sensors.deadletters import EXPIRED_EVENT, FLUSHED, SPEC_CHANGED, DeadLetters
 from sensors.held import Held
@@ -17,6 +17,7 @@ from sensors.plan import TriggerPlan
 class HeldLetters(msgspec.Struct, frozen=True):
     """Makes them, for one partition of the trigger topic."""
 
+    name: SensorName
     letters: DeadLetters
     partition: int
 
@@ -49,7 +50,7 @@ class HeldLetters(msgspec.Struct, frozen=True):
             key=key.key,
         )
         return Record(
-            topic=self.letters.name.topic(Kind.TRIGGER),
+            topic=self.name.topic(Kind.TRIGGER),
             partition=self.partition,
             offset=-1 if event.offset is None else event.offset,
             timestamp=event.source.timestamp,

@@ -38,7 +38,7 @@ from sensors.inspection import held_state, read_range, stable_commits
 from sensors.pauses import ALL
 from sensors.plan import SensorPlan
 from sensors.reading import in_order_of_time, newest, ranges_between
-from sensors.redrive import Selection, read_letters
+from sensors.redrive import Box, Selection, read_letters
 
 RECENT_EVENTS = 1000
 """So many are looked at where no time is given."""
@@ -242,7 +242,8 @@ class Investigation:
     def _dead_letters(self) -> dict[str | None, dict[str, Tally]]:
         """By trigger and reason; what was driven back is not counted."""
         letters: defaultdict[str | None, dict[str, Tally]] = defaultdict(dict)
-        for letter in read_letters(self._cluster, self._name, Selection(), self._clock, newest=_MOST_RECORDS):
+        box = Box.of_sensor(self._name)
+        for letter in read_letters(self._cluster, box, Selection(), self._clock, newest=_MOST_RECORDS):
             if letter.fact is not None:
                 tally = letters[letter.fact.trigger].setdefault(letter.fact.reason, Tally())
                 tally.add("{}:{}".format(*letter.place), letter.fact.detail)

@@ -114,8 +114,8 @@ class JoinPartition:
         """What the restore leaves to do, once the replay is over: who is named in a commit has seen to all of it."""
         self._state_topic = plan.name.topic(Kind.STATE)
         self._action = ActionWriter(plan, topology, replica)
-        self._dead_letters = DeadLetters(plan.name, Stage.JOIN, topology, replica)
-        self._letters = HeldLetters(self._dead_letters, partition)
+        self._dead_letters = DeadLetters.of_stage(plan.name, Stage.JOIN, topology, replica)
+        self._letters = HeldLetters(plan.name, self._dead_letters, partition)
 
     def held(self, trigger: str) -> Iterator[tuple[str, str, Held]]:
         """What a trigger holds right now: correlation key, dependency and event. Looks through copies only."""

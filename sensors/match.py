@@ -83,7 +83,7 @@ class Matcher:
     ) -> None:
         self._sensor = str(plan.name)
         self._trigger_topic = plan.name.topic(Kind.TRIGGER)
-        self._dead_letters = DeadLetters(plan.name, Stage.MATCH, topology, replica)
+        self._dead_letters = DeadLetters.of_stage(plan.name, Stage.MATCH, topology, replica)
         self._replica = replica
         self._on_rejected = on_rejected
         self._place = lru_cache(_REMEMBERED_PLACES)(partial(_place, topology.trigger_partitions))

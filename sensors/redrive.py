@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A dead letter that was driven back stays in its topic. Behind it, in the same partition, stands a *mark* that says so;
-record and mark are written in one transaction. All redrives of a sensor share one transactional id, and each of them
+record and mark are written in one transaction. All redrives of a topic share one transactional id, and each of them
 reads the marks after it has claimed that id: one that started earlier has either committed, then its marks are seen,
 or it is fenced and can commit no more. So two people who redrive at the same time cannot drive one letter back twice.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import Self
 
 import msgspec
 
@@ -36,15 +37,16 @@ from eventbus.formats import (
     dead_letter,
     header,
 )
-from eventbus.names import Kind, SensorName
+from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Clock, Cluster, Output, Reader, Record, TransactionalProducer
-from sensors.deadletters import UNPRODUCIBLE
+from sensors.deadletters import NO_EVENT, UNPRODUCIBLE
 from sensors.dlqactions import parent_of
 
 _CHUNK_RECORDS = 500
 _CHUNK_BYTES = 16 << 20
 _READ_RECORDS = 500
 _STALL_SECONDS = 30.0
+_HOPELESS = {UNPRODUCIBLE: "the log would refuse it again", NO_EVENT: "it never was an event"}
 
 
 class RedriveMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,26 @@ class Letter(msgspec.Struct, frozen=True):
     @property
     def place(self) -> tuple[int, int]:
         return self.record.partition, self.record.offset
+
+
+class Box(msgspec.Struct, frozen=True):
+    """Whose dead letters they are, where they lie, and where they may go back to."""
+
+    owner: str
+    topic: str
+    inputs: tuple[str, ...]
+    transactional_id: str
+
+    @classmethod
+    def of_sensor(cls, name: SensorName) -> Self:
+        inputs = (name.event_topic, name.topic(Kind.TRIGGER), name.topic(Kind.ACTION))
+        return cls(f"the sensor {name}", name.topic(Kind.DLQ), inputs, f"{name.prefix}-redrive")
+
+    @classmethod
+    def of_sources(cls, bus: BusName) -> Self:
+        """Of all event sources of a bus."""
+        owner = f"an event source of the bus {bus.namespace}/{bus.bus} that fetches"
+        return cls(owner, bus.reject_topic, (bus.event_topic,), f"{bus.reject_topic}-redrive")
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -99,16 +121,16 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def read_letters(
-    cluster: Cluster, name: SensorName, selection: Selection, clock: Clock, newest: int | None = None
+    cluster: Cluster, box: Box, selection: Selection, clock: Clock, newest: int | None = None
 ) -> Iterator[Letter]:
-    """The dead letters of a sensor, partition by partition, in the order they were written.
+    """Dead letters, partition by partition, in the order they were written.
 
     `newest`: only among so many records of each partition. The mark of a letter comes after it.
     """
-    topic = name.topic(Kind.DLQ)
+    topic = box.topic
     info = cluster.describe([topic])[topic]
     if info is None:
-        raise ConfigError(f"the topic `{topic}` does not exist: the sensor {name} has never run here")
+        raise ConfigError(f"the topic `{topic}` does not exist: {box.owner} has never run here")
     reader = cluster.reader()
     try:
         for partition in range(info.partitions):
@@ -124,32 +146,32 @@ def read_letters(
         reader.close()
 
 
-def refusal(name: SensorName, letter: Letter) -> str | None:
+def refusal(box: Box, letter: Letter) -> str | None:
     """Why a letter cannot be driven back, if it cannot."""
     fact = letter.fact
     if fact is None:
         return f"it cannot be read: {letter.problem}"
     if letter.redriven_at is not None:
         return "it was driven back already"
-    if fact.reason == UNPRODUCIBLE:
-        return f"the log would refuse it again: {fact.detail}"
+    if fact.reason in _HOPELESS:
+        return f"{_HOPELESS[fact.reason]}: {fact.detail}"
     if fact.truncated is not None:
         return f"only the first {len(letter.record.value or b'')} of its {fact.truncated} bytes were kept"
-    if fact.topic not in (name.event_topic, name.topic(Kind.TRIGGER), name.topic(Kind.ACTION)):
-        return f"the topic `{fact.topic}` is none of the sensor's inputs"
+    if fact.topic not in box.inputs:
+        return f"the topic `{fact.topic}` is none of those that it could have come from"
     return None
 
 
-def redrive(cluster: Cluster, name: SensorName, selection: Selection, clock: Clock) -> Iterator[Outcome]:
+def redrive(cluster: Cluster, box: Box, selection: Selection, clock: Clock) -> Iterator[Outcome]:
     """Drive letters back. An outcome is yielded when it is durable; raises `FencedError` when another redrive began."""
-    producer = cluster.producer(f"{name.prefix}-redrive")
+    producer = cluster.producer(box.transactional_id)
     try:
         producer.init()
-        for chunk in _chunks(read_letters(cluster, name, selection, clock)):
-            yield from _drive_back(producer, name, chunk, clock)
+        for chunk in _chunks(read_letters(cluster, box, selection, clock)):
+            yield from _drive_back(producer, box, chunk, clock)
     except FencedError:
         raise FencedError(
-            f"another redrive of the sensor {name} has begun and takes over; what is not reported here was left to it"
+            f"another redrive of `{box.topic}` has begun and takes over; what is not reported here was left to it"
         ) from None
     finally:
         producer.close()
@@ -185,10 +207,10 @@ def decode_mark(record: Record) -> RedriveMark:
 
 
 def _drive_back(
-    producer: TransactionalProducer, name: SensorName, letters: Sequence[Letter], clock: Clock
+    producer: TransactionalProducer, box: Box, letters: Sequence[Letter], clock: Clock
 ) -> Iterator[Outcome]:
     """One transaction; once more without each letter that the log refuses."""
-    refused = {letter.place: reason for letter in letters if (reason := refusal(name, letter))}
+    refused = {letter.place: reason for letter in letters if (reason := refusal(box, letter))}
     while pending := [letter for letter in letters if letter.place not in refused]:
         failed = _commit(producer, pending, clock.now_ms())
         if failed is None:

@@ -14,7 +14,6 @@ from eventbus.cli.options import (
     Namespace,
     Output,
     OutputOption,
-    SensorReference,
     Verbose,
     examples,
 )
@@ -22,9 +21,8 @@ from eventbus.cli.printing import Styled, one_line, print_table, say, say_json, 
 from eventbus.moments import when
 
 if TYPE_CHECKING:
-    from eventbus.names import SensorName
     from eventbus.ports import Clock, Cluster
-    from sensors.redrive import Letter, Outcome, Selection
+    from sensors.redrive import Box, Letter, Outcome, Selection
 
 _NOT_ALL = 1
 _COLUMNS = ["place", "time", "reason", "trigger", "from", "attempts", "redriven", "detail"]
@@ -33,14 +31,24 @@ app = typer.Typer(name="dlq", no_args_is_help=True, help="Look at dead letters, 
 
 Reason = Annotated[str | None, typer.Option(help="Only those with this reason, as `dlq list` shows it.")]
 Trigger = Annotated[str | None, typer.Option(help="Only those of this trigger.")]
+Whose = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SENSOR]", help="A sensor's manifest or name; without one, those of the bus's event sources."
+    ),
+]
 
 
 @app.command(
     "list",
-    epilog=examples("eventbus dlq list orders.yaml", "eventbus dlq list orders --reason action-failed --output json"),
+    epilog=examples(
+        "eventbus dlq list orders.yaml",
+        "eventbus dlq list orders --reason action-failed --output json",
+        "eventbus dlq list --reason too-large",
+    ),
 )
 def list_(
-    sensor: SensorReference,
+    sensor: Whose = None,
     *,
     reason: Reason = None,
     trigger: Trigger = None,
@@ -52,17 +60,15 @@ def list_(
     output: OutputOption = Output.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """List the dead letters of a sensor: why, from where, and what it was about."""
+    """List dead letters: why, from where, and what it was about."""
     from eventbus.cli.connection import connect
-    from eventbus.cli.manifests import resolve_name
     from eventbus.clock import SystemClock
-    from eventbus.names import BusName
     from sensors.redrive import Selection, read_letters
 
-    name = resolve_name(sensor, BusName(namespace, bus))
+    box = _box(sensor, namespace, bus)
     selection = Selection(reason=reason, trigger=trigger, redriven_too=all_)
     with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
-        letters = read_letters(home.cluster, name, selection, SystemClock())
+        letters = read_letters(home.cluster, box, selection, SystemClock())
         if output is Output.JSON:
             for letter in letters:
                 say_json(_facts(letter))
@@ -78,7 +84,7 @@ def list_(
     ),
 )
 def redrive(
-    sensor: SensorReference,
+    sensor: Whose = None,
     *,
     offset: Annotated[
         list[str] | None, typer.Option(metavar="PARTITION:OFFSET", help="This one, as `dlq list` shows its place.")
@@ -96,18 +102,16 @@ def redrive(
 ) -> None:
     """Write dead letters back to where they came from, once each. Exit code 1 if one of them could not be."""
     from eventbus.cli.connection import connect
-    from eventbus.cli.manifests import resolve_name
     from eventbus.clock import SystemClock
-    from eventbus.names import BusName
     from sensors.redrive import redrive as drive_back
 
     selection = _selection(offset or [], reason, trigger, all_=all_)
-    name = resolve_name(sensor, BusName(namespace, bus))
+    box = _box(sensor, namespace, bus)
     counts = {True: 0, False: 0}
     found = set()
     with connect(bootstrap_servers, bus_file, namespace, bus, verbose=verbose) as home:
         work = _rehearse if dry_run else drive_back
-        for outcome in work(home.cluster, name, selection, SystemClock()):
+        for outcome in work(home.cluster, box, selection, SystemClock()):
             found.add(outcome.letter.place)
             counts[outcome.refused is None] += 1
             _print_outcome(outcome, output, dry_run=dry_run)
@@ -121,6 +125,15 @@ def redrive(
 
 
 # --- choosing -------------------------------------------------------------------------------------------------------
+
+
+def _box(sensor: str | None, namespace: str, bus: str) -> Box:
+    from eventbus.cli.manifests import resolve_name
+    from eventbus.names import BusName
+    from sensors.redrive import Box
+
+    home = BusName(namespace, bus)
+    return Box.of_sources(home) if sensor is None else Box.of_sensor(resolve_name(sensor, home))
 
 
 def _selection(offsets: list[str], reason: str | None, trigger: str | None, *, all_: bool) -> Selection:
@@ -144,11 +157,11 @@ def _place(text: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-def _rehearse(cluster: Cluster, name: SensorName, selection: Selection, clock: Clock) -> Iterator[Outcome]:
+def _rehearse(cluster: Cluster, box: Box, selection: Selection, clock: Clock) -> Iterator[Outcome]:
     from sensors.redrive import Outcome, read_letters, refusal
 
-    for letter in read_letters(cluster, name, selection, clock):
-        yield Outcome(letter, refusal(name, letter))
+    for letter in read_letters(cluster, box, selection, clock):
+        yield Outcome(letter, refusal(box, letter))
 
 
 # --- printing -------------------------------------------------------------------------------------------------------
@@ -163,11 +176,13 @@ def _print_letters(letters: Iterable[Letter]) -> None:
 
 
 def _row(letter: Letter) -> list[str]:
+    from eventbus.cli.records import origin_of
+
     record, fact = letter.record, letter.fact
     redriven = "-" if letter.redriven_at is None else when(letter.redriven_at)
     if fact is None:
         return [_shown(letter), when(record.timestamp), "unreadable", "-", "-", "-", redriven, letter.problem or ""]
-    origin = f"{fact.topic}[{fact.partition}]@{fact.offset}"
+    origin = origin_of(fact)
     attempts = "-" if fact.attempts is None else str(fact.attempts)
     time = when(record.timestamp)
     return [_shown(letter), time, fact.reason, fact.trigger or "-", origin, attempts, redriven, fact.detail]

@@ -13,7 +13,15 @@ from eventbus.cli.printing import Styled
 from eventbus.cloudevents import from_json, from_kafka, to_json
 from eventbus.errors import EventBusError
 from eventbus.events import Event
-from eventbus.formats import REDRIVE_MARK_HEADER, action_fact, dead_letter, header, invocation, trigger_fact
+from eventbus.formats import (
+    REDRIVE_MARK_HEADER,
+    DeadLetter,
+    action_fact,
+    dead_letter,
+    header,
+    invocation,
+    trigger_fact,
+)
 from eventbus.moments import when
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Record
@@ -46,6 +54,8 @@ def topic_of(view: View, bus: BusName, sensor: SensorName | None) -> str | None:
     """The topic of a view; None where a sensor must be named first."""
     if view is View.EVENTS:
         return bus.event_topic
+    if view is View.DLQ and sensor is None:
+        return bus.reject_topic
     return None if sensor is None else sensor.topic(_KINDS[view])
 
 
@@ -128,10 +138,14 @@ def _dead_letter(record: Record) -> Shown:
     line = [
         (fact.reason, "red"),
         (fact.trigger or "", "bold"),
-        (f"from {fact.topic}[{fact.partition}]@{fact.offset}", ""),
+        (f"from {origin_of(fact)}", ""),
         (fact.detail, ""),
     ]
     return Shown(line, {"dead_letter": fact} | _raw(record))
+
+
+def origin_of(fact: DeadLetter) -> str:
+    return fact.source or f"{fact.topic}[{fact.partition}]@{fact.offset}"
 
 
 def _undecodable(record: Record, reason: str) -> Shown:

@@ -24,7 +24,11 @@ def tail(
     view: Annotated[View, typer.Argument(help="Which records.")],
     *,
     sensor: Annotated[
-        str | None, typer.Option(help="A sensor's name or manifest; for all views but `events`.", show_default=False)
+        str | None,
+        typer.Option(
+            help="A sensor's name or manifest; for all views but `events`. `dlq` without one: of event sources.",
+            show_default=False,
+        ),
     ] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Begin with the oldest record instead of the next one.")

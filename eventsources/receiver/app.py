@@ -16,7 +16,7 @@ import msgspec
 from eventbus.errors import InvalidEvent, LogError, UnproducibleError
 from eventbus.events import Event
 from eventsources.base import Endpoint, Identity, Refusal, Reply, Request, Unwanted
-from eventsources.metrics import SourceMetrics
+from eventsources.metrics import Outcome, SourceMetrics
 from eventsources.sink import Sieve, Sink, SinkFull
 
 MOST_BUFFERED = 64 << 20
@@ -88,7 +88,7 @@ class Receiver:
         except Reply as reply:
             await _answer(send, 200, reply.text)
         except Unwanted:
-            self._metrics.count(route.identity, "filtered")
+            self._metrics.count(route.identity, Outcome.FILTERED)
             await _answer(send, route.endpoint.accepted)
         else:
             await _answer(send, route.endpoint.accepted)

@@ -7,6 +7,9 @@ import msgspec
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
+NOT_JSON = "the message is not JSON, and `jsonBody` says that it is"
+
+
 def as_json(body: bytes) -> msgspec.Raw | None:
     """As it is, with every digit; None where it is no JSON."""
     try:

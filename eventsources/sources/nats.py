@@ -4,12 +4,11 @@ What is published while nobody listens is gone, and so is what was on its way wh
 failed. A message with a `Nats-Msg-Id` gives its event an id that is the same when it comes again; the ids of others
 are random.
 
-As with argo-events, the body is in base64; with `jsonBody` it is the JSON itself, and what is no JSON is left out.
+As with argo-events, the body is in base64; with `jsonBody` it is the JSON itself.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from base64 import b64encode
 from collections.abc import Sequence
@@ -19,9 +18,8 @@ from uuid import uuid4
 
 from pydantic import AfterValidator
 
-from eventbus.events import Event
-from eventsources.base import Context, SourceSpec, Stop
-from eventsources.sources.messages import as_json
+from eventsources.base import Context, SourceSpec, Stop, Told, Unusable
+from eventsources.sources.messages import NOT_JSON, as_json
 from sensors.actions.nats import NatsAuth, NatsServers
 from sensors.actions.tls import Tls
 from sensors.spec.fields import Bool, Text
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 
 _WORD = r'[^\s.*>"\\\x00-\x20\x7f]+'
 _SUBJECT = re.compile(rf"(({_WORD}|\*)\.)*({_WORD}|\*|>)")
-
-log = logging.getLogger("eventbus.source")
 
 
 def _subject(text: str) -> str:
@@ -90,20 +86,18 @@ class NatsSource:
         return NatsListener(NatsConnector(servers, name, context, auth), spec.subject, spec.queue)
 
     def _deliver(self, context: Context, messages: Sequence[Msg]) -> None:
-        events = [event for message in messages for event in self._events(context, message)]
-        if events:
-            context.deliver(events)
+        context.deliver([self._told(context, message) for message in messages])
 
-    def _events(self, context: Context, message: Msg) -> list[Event]:
+    def _told(self, context: Context, message: Msg) -> Told:
+        headers = message.headers or {}
+        own = headers.get("Nats-Msg-Id")
+        id = f"{message.subject} {own}" if own else uuid4().hex
         body = as_json(message.data) if self._spec.jsonBody else b64encode(message.data).decode()
         if body is None:
-            log.warning("%s: a message of `%s` is not JSON: left out", context.identity, message.subject)
-            return []
-        headers = message.headers or {}
+            return Unusable(id, NOT_JSON, message.data)
         data = {
             "subject": message.subject,
             "headers": {name: [value] for name, value in headers.items()},
             "body": body,
         }
-        own = headers.get("Nats-Msg-Id")
-        return [context.identity.event(f"{message.subject} {own}" if own else uuid4().hex, self._spec.described(data))]
+        return context.identity.event(id, self._spec.described(data))

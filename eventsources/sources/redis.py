@@ -4,18 +4,16 @@ What is published while nobody listens is gone, and so is what was on its way wh
 failed. Where that matters, use `redisStream`. While events are delivered, Redis keeps what comes meanwhile, up to its
 own limit (`client-output-buffer-limit pubsub`); then it hangs up.
 
-As with argo-events, the body is text; with `jsonBody` it is the JSON itself, and what is no JSON is left out.
+As with argo-events, the body is text; with `jsonBody` it is the JSON itself.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from eventbus.events import Event
-from eventsources.base import Context, Stop
-from eventsources.sources.messages import as_json
+from eventsources.base import Context, Stop, Told, Unusable
+from eventsources.sources.messages import NOT_JSON, as_json
 from eventsources.sources.redis_server import WAIT_SECONDS, Names, RedisServerSpec, as_text
 from sensors.spec.fields import Bool, Text
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 100
 """Messages that are delivered in one go."""
-
-log = logging.getLogger("eventbus.source")
 
 
 class RedisSpec(RedisServerSpec):
@@ -52,14 +48,13 @@ class RedisSource:
             subscription.subscribe(*self._spec.channels)
             while not stop.is_set():
                 messages = read_messages(subscription, MOST_AT_ONCE, WAIT_SECONDS)
-                events = [event for each in messages for event in self._events(context, each["channel"], each["data"])]
-                if events:
-                    context.deliver(events)
+                if messages:
+                    context.deliver([self._told(context, each["channel"], each["data"]) for each in messages])
 
-    def _events(self, context: Context, channel: bytes, payload: bytes) -> list[Event]:
+    def _told(self, context: Context, channel: bytes, payload: bytes) -> Told:
+        id = uuid4().hex
         body = as_json(payload) if self._spec.jsonBody else as_text(payload)
         if body is None:
-            log.warning("%s: a message of the channel `%s` is not JSON: left out", context.identity, as_text(channel))
-            return []
+            return Unusable(f"{as_text(channel)} {id}", NOT_JSON, payload)
         data = {"channel": as_text(channel), "pattern": "", "body": body}
-        return [context.identity.event(uuid4().hex, self._spec.described(data))]
+        return context.identity.event(id, self._spec.described(data))

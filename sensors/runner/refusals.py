@@ -24,7 +24,7 @@ class Refusals:
 
     def producible(self, outputs: Sequence[Output]) -> Sequence[Output]:
         """The outputs, with a dead letter for every record that was refused or is too large."""
-        limit = self._dead_letters.topology.max_value_bytes
+        limit = self._dead_letters.most_bytes
         if not self._refused and all(len(output.value or b"") <= limit for output in outputs):
             return outputs
         checked = []

@@ -129,7 +129,7 @@ class Replica:
             cluster,
             self.name,
             logic,
-            DeadLetters(self.name, logic.stage, topology, self.slot),
+            DeadLetters.of_stage(self.name, logic.stage, topology, self.slot),
             slot=self.slot,
             clock=self._clock,
             metrics=self.metrics.stage(logic.stage),

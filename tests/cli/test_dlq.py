@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from eventbus import Bus
 from eventbus.kafka import KafkaCluster
 from eventbus.names import BusName, Kind, SensorName, Stage
 from eventbus.ports import Output, Record
 from eventbus.topics import ensure_sensor_topics
+from eventsources.base import Identity, Unusable
+from eventsources.journal import Journal
 from sensors.deadletters import ACTION_FAILED, SPEC_CHANGED, DeadLetters
 from tests.cli.conftest import Command
+from tests.eventsources.serving import through_journal
 
 
 class Letters:
@@ -22,7 +26,7 @@ class Letters:
         self.name = SensorName(BusName(namespace), "orders")
         self.topology = ensure_sensor_topics(cluster, self.name, 2)
         self._cluster = cluster
-        self._letters = DeadLetters(self.name, Stage.INVOKE, self.topology, "0")
+        self._letters = DeadLetters.of_stage(self.name, Stage.INVOKE, self.topology, "0")
 
     def action(self, partition: int, reason: str = ACTION_FAILED) -> None:
         topic = self.name.topic(Kind.ACTION)
@@ -107,6 +111,26 @@ def test_a_sensor_that_never_ran_is_named(cli: Command, on_kafka: list[str], nam
             f"error: the topic `{namespace}-default-orders-dlq` does not exist: "
             f"the sensor {namespace}/default/orders has never run here\n"
         )
+
+
+@pytest.mark.kafka
+def test_those_of_event_sources_are_listed_and_driven_back_without_a_sensor(
+    cli: Command, on_kafka: list[str], kafka_cluster: KafkaCluster, namespace: str
+) -> None:
+    never = cli("dlq", "list", *on_kafka)
+    assert never.code == 2
+    assert f"an event source of the bus {namespace}/default that fetches has never run here" in never.err
+
+    bus = Bus(kafka_cluster, BusName(namespace))
+    identity = Identity("news", "item", "nats")
+    journal = Journal(bus, identity)
+    through_journal(bus, identity, journal)([Unusable("7", "torn", b"{")])
+    journal.close()
+    assert "no-event" in cli("tail", "dlq", "--no-follow", *on_kafka).out
+    listed = cli("dlq", "list", *on_kafka)
+    assert "no-event  -        news/item" in listed.out
+    driven = cli("dlq", "redrive", "--all", *on_kafka)
+    assert driven == (1, "0 driven back, 1 not\n", "warning: 0:0 stays: it never was an event: `7`: torn\n")
 
 
 @pytest.mark.parametrize(

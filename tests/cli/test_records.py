@@ -75,7 +75,7 @@ def test_an_invocation() -> None:
 
 
 def test_a_dead_letter_and_the_mark_that_it_was_driven_back() -> None:
-    letters = DeadLetters(NAME, Stage.INVOKE, TOPOLOGY, "0")
+    letters = DeadLetters.of_stage(NAME, Stage.INVOKE, TOPOLOGY, "0")
     letter = as_read(letters.of(event_record(EVENT, offset=7), ACTION_FAILED, "no", trigger="t"), 4)
     assert _words(View.DLQ, letter) == ["action-failed", "t", "from ns-bus[0]@7", "no"]
     assert _words(View.DLQ, as_read(mark(letter, 5), 5)) == ["redriven", "0:4"]

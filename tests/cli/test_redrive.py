@@ -17,6 +17,7 @@ from eventbus.topics import Topology, ensure_sensor_topics
 from sensors import redrive as module
 from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, SPEC_CHANGED, UNPRODUCIBLE, DeadLetters
 from sensors.redrive import (
+    Box,
     Letter,
     Outcome,
     Selection,
@@ -27,6 +28,7 @@ from sensors.redrive import (
 )
 
 NAME = SensorName(BusName("ns", "bus"), "orders")
+BOX = Box.of_sensor(NAME)
 ACTIONS = NAME.topic(Kind.ACTION)
 CLOCK = SystemClock()
 ALL = Selection()
@@ -58,14 +60,14 @@ class Log:
         return records
 
     def bury(self, record: Record, reason: str = ACTION_FAILED, topology: Topology | None = None) -> None:
-        letters = DeadLetters(NAME, Stage.INVOKE, topology or self.topology, "0")
+        letters = DeadLetters.of_stage(NAME, Stage.INVOKE, topology or self.topology, "0")
         self.write([letters.of(record, reason, "it hurts", trigger="ship", action="a-1", attempts=3)])
 
     def letters(self, selection: Selection = ALL) -> list[Letter]:
-        return list(read_letters(self.cluster, NAME, selection, CLOCK))
+        return list(read_letters(self.cluster, BOX, selection, CLOCK))
 
     def redrive(self, selection: Selection = ALL) -> list[Outcome]:
-        return list(redrive(self.cluster, NAME, selection, CLOCK))
+        return list(redrive(self.cluster, BOX, selection, CLOCK))
 
 
 @pytest.fixture
@@ -191,14 +193,14 @@ def test_a_sensor_that_never_ran_has_no_letters_to_read() -> None:
     with pytest.raises(
         ConfigError, match=r"`ns-bus-orders-dlq` does not exist: the sensor ns/bus/orders has never run"
     ):
-        list(read_letters(MemoryCluster(), NAME, ALL, CLOCK))
+        list(read_letters(MemoryCluster(), BOX, ALL, CLOCK))
 
 
 # --- refusing -------------------------------------------------------------------------------------------------------
 
 
 def test_what_the_log_refused_stays(log: Log) -> None:
-    letters = DeadLetters(NAME, Stage.JOIN, log.topology, "0")
+    letters = DeadLetters.of_stage(NAME, Stage.JOIN, log.topology, "0")
     log.write([letters.of_refused(Output(ACTIONS, 0, b"k", b"v"), "too large")])
     [outcome] = log.redrive()
     assert outcome.refused == "the log would refuse it again: too large"
@@ -220,7 +222,9 @@ def test_what_is_not_whole_stays(log: Log) -> None:
 
 def test_a_letter_cannot_be_sent_to_somebody_elses_topic(log: Log) -> None:
     log.bury(Record("payroll", 0, 1, 2, b"k", b"v", ()))
-    assert [outcome.refused for outcome in log.redrive()] == ["the topic `payroll` is none of the sensor's inputs"]
+    assert [outcome.refused for outcome in log.redrive()] == [
+        "the topic `payroll` is none of those that it could have come from"
+    ]
 
 
 def test_a_record_that_is_no_dead_letter_stays_and_harms_nobody(log: Log) -> None:
@@ -251,10 +255,10 @@ def test_a_redrive_that_is_overtaken_changes_nothing_more(log: Log, monkeypatch:
     monkeypatch.setattr(module, "_CHUNK_RECORDS", 1)
     for offset in range(3):
         log.bury(_action(offset=offset))
-    first = redrive(log.cluster, NAME, ALL, CLOCK)
+    first = redrive(log.cluster, BOX, ALL, CLOCK)
     assert next(first).refused is None
     assert len(log.redrive()) == 2
-    with pytest.raises(FencedError, match="another redrive of the sensor ns/bus/orders has begun and takes over"):
+    with pytest.raises(FencedError, match="another redrive of `ns-bus-orders-dlq` has begun and takes over"):
         next(first)
     assert len(log.read(ACTIONS)) == 3
 

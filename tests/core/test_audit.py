@@ -38,7 +38,7 @@ NEWER = Owner(2, "BBBBBBBB")
 REPLICA = "0"
 AT_MOST_ONCE, AT_LEAST_ONCE = "each", "both"
 """How the triggers are delivered here."""
-LETTERS = DeadLetters(NAME, Stage.INVOKE, TOPOLOGY, REPLICA)
+LETTERS = DeadLetters.of_stage(NAME, Stage.INVOKE, TOPOLOGY, REPLICA)
 
 
 class Run:

@@ -458,7 +458,7 @@ allows 249: shorten the name of the namespace, the bus or the sensor
     "a bus named like a sensor's topic": (
         _with("spec:", "spec:\n  eventBusName: my-action"),
         """\
-        sensors.yaml:6:17: a bus cannot be called `my-action`: names that end in `-action` are for other topics
+        sensors.yaml:6:17: a bus cannot be called `my-action`: `action` at the end is for other topics
             6 |   eventBusName: my-action
               |                 ^^^^^^^^^
         """,

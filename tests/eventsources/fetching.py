@@ -9,11 +9,11 @@ from threading import Event as Flag
 
 from eventbus import Bus, Event
 from eventbus.clock import SystemClock
-from eventsources.base import Context, Identity, Source
+from eventsources.base import Context, Identity, Source, Told
 from eventsources.journal import Journal
 from eventsources.runner import SourceRunner
 from eventsources.spec import EventSourceManifest
-from tests.eventsources.serving import Alone
+from tests.eventsources.serving import Alone, through_journal
 
 PATIENCE = 20.0
 SOON = 1.5
@@ -70,10 +70,13 @@ class Fetcher:
     def _run(self) -> None:
         journal = Journal(self._bus, self._identity)
 
-        def deliver(events: Sequence[Event], remember: bytes | None = None) -> None:
+        write = through_journal(self._bus, self._identity, journal)
+
+        def deliver(told: Sequence[Told], /, remember: bytes | None = None) -> None:
+            events = [each for each in told if isinstance(each, Event)]
             if self._before is not None:
                 self._before(events)
-            journal.write(events, remember)
+            write(told, remember)
             with self._changed:
                 self.events += events
                 self._changed.notify_all()

@@ -11,8 +11,16 @@ import urllib3
 
 from eventbus import Bus, Event
 from eventbus.cloudevents import from_kafka
+from eventbus.formats import DeadLetter, dead_letter
+from eventbus.ports import Record
+from eventbus.topics import ensure_reject_topic
+from eventsources.base import Deliver, Identity
+from eventsources.delivery import ThroughJournal
+from eventsources.drafts import Drafts
 from eventsources.election.ports import Stop
+from eventsources.journal import Journal
 from eventsources.runner import SourceRunner
+from eventsources.sink import Sieve
 from eventsources.spec import EVENT_SOURCES, EventSourceManifest
 
 _POOL = urllib3.PoolManager(retries=False, maxsize=4)
@@ -32,6 +40,11 @@ class Alone:
 
     def close(self) -> None:
         """Nobody waits for it."""
+
+
+def through_journal(bus: Bus, identity: Identity, journal: Journal) -> Deliver:
+    """As the runner of a source that runs once delivers."""
+    return ThroughJournal(Drafts(bus, identity, Sieve()), lambda *_: None, journal, Alone())
 
 
 def manifest(kind: str, name: str = "shop", **events: Mapping[str, Any]) -> EventSourceManifest:
@@ -82,15 +95,24 @@ def serving(bus: Bus, made: EventSourceManifest) -> Iterator[Shop]:
 
 def events_on(bus: Bus) -> list[Event]:
     """In the order of each partition."""
-    topic = bus.name.event_topic
+    return [from_kafka(each.headers, each.value) for each in _records(bus, bus.name.event_topic, bus.ensure())]
+
+
+def letters_on(bus: Bus) -> list[tuple[DeadLetter, bytes | None]]:
+    """The dead letters of event sources, and their values."""
+    ensure_reject_topic(bus.cluster, bus.name)
+    return [(dead_letter(each), each.value) for each in _records(bus, bus.name.reject_topic, 1)]
+
+
+def _records(bus: Bus, topic: str, partitions: int) -> list[Record]:
     reader = bus.cluster.reader()
     found = []
     try:
-        for partition in range(bus.ensure()):
+        for partition in range(partitions):
             start, end = reader.offsets(topic, partition)
             reader.open(topic, partition, start)
             while reader.position(topic, partition) < end:
-                found += [from_kafka(each.headers, each.value) for each in reader.read(500, 1.0)]
+                found += reader.read(500, 1.0)
     finally:
         reader.close()
     return found

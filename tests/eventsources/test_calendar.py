@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventbus import Bus, Event
+from eventbus import Bus
 from eventbus.clock import ManualClock
 from eventsources.base import Context, Identity
 from eventsources.journal import Journal
 from eventsources.sources.calendar import MOST_AT_ONCE, CalendarSource, CalendarSpec, Ticks
 from sensors.spec.problems import ManifestError
-from tests.eventsources.serving import events_on, manifest
+from tests.eventsources.serving import events_on, manifest, through_journal
 
 IDENTITY = Identity("clock", "tick", "calendar")
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
@@ -155,17 +155,10 @@ def led(bus: Bus, spec: dict[str, Any], since: int, until: int) -> None:
     clock.advance((since - clock.now_ms()) / 1000)
     journal = Journal(bus, IDENTITY)
     try:
-        context = Context(IDENTITY, clock, _deliver(journal), journal.remembered)
+        context = Context(IDENTITY, clock, through_journal(bus, IDENTITY, journal), journal.remembered)
         CalendarSource(CalendarSpec.model_validate(spec)).run(context, clock.stop)
     finally:
         journal.close()
-
-
-def _deliver(journal: Journal) -> Any:
-    def deliver(events: list[Event], remember: bytes | None = None) -> None:
-        journal.write(events, remember)
-
-    return deliver
 
 
 def test_leaders_come_and_go_and_every_tick_is_one_event(bus: Bus) -> None:

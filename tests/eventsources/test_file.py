@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from eventbus import Bus, Event
+from eventbus import Bus
 from eventbus.clock import ManualClock
-from eventsources.base import Context, Identity, SourceError
+from eventsources.base import Context, Identity, SourceError, Told
 from eventsources.journal import Journal
 from eventsources.sources import file
 from eventsources.sources.file import FileSource, FileSpec
 from sensors.spec.problems import ManifestError
-from tests.eventsources.serving import events_on, manifest
+from tests.eventsources.serving import events_on, manifest, through_journal
 
 IDENTITY = Identity("inbox", "file", "file")
 OPERATIONS = ("CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD")
@@ -54,13 +54,9 @@ def source(folder: Path, operation: str, **spec: Any) -> FileSource:
 def run(bus: Bus, made: FileSource, *steps: Step) -> None:
     journal = Journal(bus, IDENTITY)
     try:
-        made.run(Context(IDENTITY, ManualClock(), journal_of(journal)), Steps(steps))
+        made.run(Context(IDENTITY, ManualClock(), through_journal(bus, IDENTITY, journal)), Steps(steps))
     finally:
         journal.close()
-
-
-def journal_of(journal: Journal) -> Any:
-    return lambda events, remember=None: journal.write(events, remember)
 
 
 def seen(folder: Path, operation: str, *steps: Step, **spec: Any) -> list[str]:
@@ -159,11 +155,11 @@ def test_a_directory_that_is_not_there_is_told_and_tried_again(bus: Bus, folder:
 
 def test_what_could_not_be_delivered_is_found_again_with_the_same_id(bus: Bus, folder: Path) -> None:
     made = source(folder, "CREATE")
-    tried: list[Event] = []
+    tried: list[Told] = []
 
-    def fails(events: Sequence[Event], remember: bytes | None = None) -> None:
-        tried.extend(events)
-        if events:
+    def fails(told: Sequence[Told], /, remember: bytes | None = None) -> None:
+        tried.extend(told)
+        if told:
             raise SourceError("no broker")
 
     with pytest.raises(SourceError):
@@ -175,8 +171,8 @@ def test_what_could_not_be_delivered_is_found_again_with_the_same_id(bus: Bus, f
 def test_many_at_once_come_in_portions(folder: Path) -> None:
     portions: list[int] = []
 
-    def deliver(events: Sequence[Event], remember: bytes | None = None) -> None:
-        portions.append(len(events))
+    def deliver(told: Sequence[Told], /, remember: bytes | None = None) -> None:
+        portions.append(len(told))
 
     def many() -> None:
         for number in range(file.MOST_AT_ONCE + 1):

@@ -16,7 +16,7 @@ from sensors import extras
 from sensors.spec.problems import ManifestError
 from tests.eventsources.fetching import fetching, running, until
 from tests.eventsources.redis_server import RedisServer
-from tests.eventsources.serving import events_on, manifest
+from tests.eventsources.serving import events_on, letters_on, manifest
 
 IDENTITY = Identity("news", "item", "redis")
 
@@ -41,13 +41,13 @@ def test_what_an_event_looks_like(redis_server: RedisServer, bus: Bus) -> None:
     assert redis_server.client.pubsub_numsub("a") == [("a", 0)]
 
 
-def test_a_json_body_and_what_is_none(redis_server: RedisServer, bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_json_body_and_what_is_none(redis_server: RedisServer, bus: Bus) -> None:
     with fetching(source(redis_server, jsonBody=True), bus, IDENTITY) as fetcher:
         for text in ("{", b"\xff", '{"n": 1.10}'):
             publish(redis_server, "a", text)
         [event] = fetcher.wait_for(1)
     assert b'"body":{"n": 1.10}' in (event.data or b"")
-    assert caplog.text.count("news/item: a message of the channel `a` is not JSON: left out") == 2
+    assert [(letter.reason, value) for letter, value in letters_on(bus)] == [("no-event", b"{"), ("no-event", b"\xff")]
 
 
 def test_many_come_in_portions(redis_server: RedisServer, bus: Bus) -> None:

@@ -11,7 +11,7 @@ from eventbus.ports import Output
 from sensors import ActionCall, ActionError, Sensor, control
 from sensors.deadletters import PAUSED
 from sensors.pauses import ALL
-from sensors.redrive import Selection, read_letters
+from sensors.redrive import Box, Selection, read_letters
 from tests.pipeline.world import World
 
 CLOCK = SystemClock()
@@ -75,7 +75,7 @@ def test_what_is_kept_until_replicas_notice_the_end_of_a_pause_is_not_left_behin
     replica.settle()
     assert len(world.calls) == 6
     assert len(driven) <= 5
-    assert not list(read_letters(world.bus.cluster, world.name, Selection(reason=PAUSED), CLOCK))
+    assert not list(read_letters(world.bus.cluster, Box.of_sensor(world.name), Selection(reason=PAUSED), CLOCK))
 
 
 def test_a_trigger_is_resumed_with_its_dlq_trigger_and_without_others(world: World) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from eventbus import Bus, BusName
 from eventbus.errors import EventBusError
-from eventbus.topics import ensure_source_topic
+from eventbus.topics import ensure_reject_topic, ensure_source_topic
 from eventsources.acls import needs_of_source
-from eventsources.base import SourceError
+from eventsources.base import SourceError, Unusable
 from eventsources.journal import Journal
 from sensors.acls import Part, Permission
-from tests.eventsources.serving import events_on, manifest
+from tests.eventsources.serving import events_on, letters_on, manifest, through_journal
 from tests.security.broker import SecureBroker, User
 from tests.security.conftest import NewUser
 
@@ -30,7 +30,8 @@ def _ticks(broker: SecureBroker, user: User, namespace: str) -> None:
         for memory in (b"1", b"2"):
             journal = Journal(bus, IDENTITY)
             try:
-                journal.write([IDENTITY.event(memory.decode(), None)], memory)
+                deliver = through_journal(bus, IDENTITY, journal)
+                deliver([IDENTITY.event(memory.decode(), None), Unusable(memory.decode(), "torn", b"{")], memory)
             finally:
                 journal.close()
 
@@ -41,6 +42,7 @@ def test_what_is_listed_is_enough(secure_broker: SecureBroker, new_user: NewUser
     _ticks(secure_broker, clock, namespace)
     with Bus.connect(secure_broker.open_address, namespace=namespace) as bus:
         assert sorted(event.id for event in events_on(bus)) == ["1", "2"]
+        assert len(letters_on(bus)) == 2
 
 
 @pytest.mark.parametrize("index", range(len(_permissions("default", Part.SOURCE))))
@@ -50,6 +52,7 @@ def test_nothing_of_it_can_be_left_out(
     with Bus.connect(secure_broker.open_address, namespace=namespace) as bus:
         bus.ensure(1)
         ensure_source_topic(bus.cluster, bus.name)
+        ensure_reject_topic(bus.cluster, bus.name)
     permissions = _permissions(namespace, Part.SOURCE)
     del permissions[index]
     clock = new_user("clock")

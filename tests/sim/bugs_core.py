@@ -101,7 +101,7 @@ def only_the_completing_event(original: Any, join: JoinPartition, trigger: Any, 
 
 @mutant(HeldLetters, "parked")
 def park_nothing(_original: Any, letters: HeldLetters, key: HeldKey, _event: Held, _shape: str) -> Output:
-    return Output(letters.letters.name.topic(Kind.STATE), letters.partition, encode_state_key(key), None)
+    return Output(letters.name.topic(Kind.STATE), letters.partition, encode_state_key(key), None)
 
 
 @mutant(JoinPartition, "loaded")

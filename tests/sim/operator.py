@@ -12,7 +12,7 @@ from eventbus.names import Kind
 from eventbus.ports import Cluster, Output
 from sensors.deadletters import PAUSED
 from sensors.pauses import ALL
-from sensors.redrive import Selection, redrive
+from sensors.redrive import Box, Selection, redrive
 from tests.sim.journal import Journal
 from tests.sim.specs import NAME
 
@@ -48,7 +48,7 @@ class Operator:
         """The end: nothing is paused, and what was withheld is driven back."""
         self.pauses = {}
         if self._busy:
-            driven = list(redrive(cluster, NAME, Selection(reason=PAUSED), self._clock))
+            driven = list(redrive(cluster, Box.of_sensor(NAME), Selection(reason=PAUSED), self._clock))
             self._journal.note(f"resume {len(driven)}")
 
     def _flush(self, triggers: list[str]) -> None:

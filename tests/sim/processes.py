@@ -238,7 +238,7 @@ class Process:
         match = MatchStage(plan, topology, replica, around.metrics, from_latest=False)
         logics: list[StageLogic] = [match, join, invoke]
         for logic in logics:
-            letters = DeadLetters(plan.name, logic.stage, topology, replica)
+            letters = DeadLetters.of_stage(plan.name, logic.stage, topology, replica)
             metrics = SimMetrics(around.metrics, logic.stage, around.clock, self)
             self.loops.append(
                 StageLoop(

@@ -136,7 +136,7 @@ class Worked:
             self.notes.append(note(record, "taken"))
         self.notes.append(note(record, "dead-lettered" if failed else "succeeded", status="500" if failed else "204"))
         if failed:
-            letters = DeadLetters(self.name, Stage.INVOKE, TOPOLOGY, REPLICA)
+            letters = DeadLetters.of_stage(self.name, Stage.INVOKE, TOPOLOGY, REPLICA)
             fact = action_fact(record)
             letter = letters.of(record, ACTION_FAILED, "refused", trigger=fact.trigger, action=fact.id, attempts=1)
             self.letters.append(_as_read(letter, 10_000 + len(self.letters)))
