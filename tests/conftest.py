@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 FakeJava = Callable[..., Path]
+
+
+def pytest_configure() -> None:
+    """A shell lets what it runs in the background ignore Ctrl-C, and every process of the tests would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
