@@ -8,9 +8,9 @@ _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def as_json(body: bytes) -> msgspec.Raw | None:
-    """As it is, with every digit; None where it is no JSON."""
+    """As it is, with every digit; None where it is no JSON, or nested without end."""
     try:
         body.decode()
         return msgspec.Raw(_check_json(body))
-    except (UnicodeDecodeError, msgspec.DecodeError):
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return None
