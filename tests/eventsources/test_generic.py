@@ -19,6 +19,7 @@ from eventsources.sources import grpc_stream
 from eventsources.sources.generic import GenericSource, GenericSpec
 from eventsources.spec import EVENT_SOURCES
 from sensors import extras
+from sensors.actions.grpc_channel import open_channel
 from sensors.spec.problems import ManifestError
 from tests.actions.conftest import Certificate, unused_port
 from tests.eventsources.fetching import PATIENCE, fetching, running, until
@@ -263,6 +264,19 @@ def test_a_server_that_is_not_there(bus: Bus) -> None:
     assert isinstance(error, SourceError)
     assert str(error).startswith(f"the gRPC server {address}: UNAVAILABLE: ")
     assert "\n" not in str(error)
+
+
+def test_what_others_have_met_with_does_not_keep_it_waiting(bus: Bus) -> None:
+    """Channels to one address share their connections, and the pauses between attempts, unless told not to."""
+    port = unused_port()
+    with open_channel(f"localhost:{port}", None, grpc_stream._options()) as other:
+        with pytest.raises(grpc.RpcError):
+            next(other.unary_stream(f"/{grpc_stream.SERVICE}/{grpc_stream.METHOD}")(b""))
+        server = EventingServer(port=port)
+        server.send(b"in")
+        with fetching(source(server.address), bus, IDENTITY) as fetcher:
+            fetcher.wait_for(1)
+        server.stop()
 
 
 # --- who we are, and whom we trust ------------------------------------------------------------------------------------
