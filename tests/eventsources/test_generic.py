@@ -270,8 +270,9 @@ def test_what_others_have_met_with_does_not_keep_it_waiting(bus: Bus) -> None:
     """Channels to one address share their connections, and the pauses between attempts, unless told not to."""
     port = unused_port()
     with open_channel(f"localhost:{port}", None, grpc_stream._options()) as other:
+        call: Any = other.unary_stream(f"/{grpc_stream.SERVICE}/{grpc_stream.METHOD}")
         with pytest.raises(grpc.RpcError):
-            next(other.unary_stream(f"/{grpc_stream.SERVICE}/{grpc_stream.METHOD}")(b""))
+            call(b"").result(PATIENCE)
         server = EventingServer(port=port)
         server.send(b"in")
         with fetching(source(server.address), bus, IDENTITY) as fetcher:
