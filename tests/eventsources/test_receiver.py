@@ -153,28 +153,9 @@ def test_structured_and_batched_ones(orders: Shop) -> None:
     assert sorted(event.id for event in orders.events()) == ["1", "2", "3", "4"]
 
 
-@pytest.mark.parametrize(
-    ("header", "value"),
-    [
-        ("Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € 😀"),
-        ('"quoted \\" %41"', 'quoted " A'),
-        ("100%", "100%"),
-        ("  x  ", "x"),
-    ],
-)
-def test_header_values_are_decoded(orders: Shop, header: str, value: str) -> None:
-    orders.send(**_BINARY | {"ce_region": header}, Content_Type="application/json")
-    assert orders.events()[0].attributes["region"] == value
-
-
 def test_the_content_type_has_the_say(orders: Shop) -> None:
     orders.send("x", **_BINARY, ce_datacontenttype="application/json", Content_Type="text/plain")
     assert orders.events()[0].attributes["datacontenttype"] == "text/plain"
-
-
-def test_without_a_content_type_there_is_none(orders: Shop) -> None:
-    orders.send("x", **_BINARY, ce_datacontenttype="application/json")
-    assert "datacontenttype" not in orders.events()[0].attributes
 
 
 _STRUCTURED = "application/cloudevents+json"
