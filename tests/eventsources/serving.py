@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event as Flag
 from typing import Any
@@ -11,6 +11,8 @@ import urllib3
 
 from eventbus import Bus, Event
 from eventbus.cloudevents import from_kafka
+from eventbus.errors import LogError, RetriableError
+from eventbus.ports import Output, Position
 from eventsources.election.ports import Stop
 from eventsources.runner import SourceRunner
 from eventsources.spec import EVENT_SOURCES, EventSourceManifest
@@ -32,6 +34,28 @@ class Alone:
 
     def close(self) -> None:
         """Nobody waits for it."""
+
+
+class Stuck:
+    """A publisher whose answers are a test's to give."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.full = full
+        self.waiting: list[Callable[[LogError | None, Position | None], None]] = []
+
+    def send(self, output: Output, done: Callable[[LogError | None, Position | None], None]) -> None:
+        if self.full:
+            raise RetriableError("the queue of unsent records is full")
+        self.waiting.append(done)
+
+    def serve(self, timeout: float) -> None:
+        Flag().wait(timeout)
+
+    def flush(self, timeout: float) -> int:
+        return len(self.waiting)
+
+    def close(self) -> None:
+        """Nothing is held here."""
 
 
 def manifest(kind: str, name: str = "shop", **events: Mapping[str, Any]) -> EventSourceManifest:
