@@ -250,6 +250,16 @@ def test_the_events_of_a_batch_may_differ_but_for_their_version(orders: Visit) -
     assert len(orders.events()) == 2
 
 
+def test_a_repeat_is_recognisable_in_whatever_mode_it_comes(orders: Visit) -> None:
+    statuses = [
+        orders.send(b"", **REQUIRED).status,
+        orders.send(json.dumps(DOCUMENT), Content_Type=STRUCTURED).status,
+        orders.send(json.dumps([DOCUMENT, DOCUMENT]), Content_Type=BATCH).status,
+    ]
+    assert statuses == [202] * 3
+    assert [(event.source, event.id) for event in orders.events()] == [("/eu", "7")] * 4
+
+
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
