@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, create_model
 
 from eventsources.base import Identity, SourceSpec
-from eventsources.receiver.listening import DEFAULT_PORT
+from eventsources.receiver.listening import DEFAULT_PORT, ReceiverSpec
 from eventsources.sources import REFUSED, SOURCES
 from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import CountFromOne, EventReference, KubernetesName
@@ -102,6 +102,11 @@ class EventSourceManifest(Manifest):
     def identities(self) -> Iterator[tuple[Identity, SourceSpec]]:
         for kind, name, spec in self.spec.sources():
             yield Identity(self.name, name, kind), spec
+
+    def ports(self) -> set[int]:
+        """Where it will listen, but for ports that are any free one."""
+        specs = [spec for _, _, spec in self.spec.sources()]
+        return {spec.listening.port for spec in specs if isinstance(spec, ReceiverSpec)} - {0}
 
     def advice(self) -> Iterator[Flaw]:
         for kind, name, spec in self.spec.sources():

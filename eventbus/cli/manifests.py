@@ -123,6 +123,17 @@ def refuse_collisions(sensors: Sequence[Loaded]) -> None:
                 raise ConfigError(_collision(other, loaded))
 
 
+def refuse_shared_ports(sources: Sequence[LoadedSource]) -> None:
+    """Only one of them could listen."""
+    owners: dict[int, LoadedSource] = {}
+    for loaded in sources:
+        for port in sorted(loaded.manifest.ports()):
+            other = owners.setdefault(port, loaded)
+            if other is not loaded:
+                both = " and ".join(f"{each.manifest.name} ({each.file})" for each in (other, loaded))
+                raise ConfigError(f"the event sources {both} would both listen on port {port}: change `port` of one")
+
+
 def _collision(one: Loaded, other: Loaded) -> str:
     if one.name == other.name:
         return f"the sensor {one.name} is declared twice: in {one.file} and in {other.file}"

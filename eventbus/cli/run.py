@@ -69,13 +69,14 @@ def run(
     """
     from eventbus.cli.connection import connect
     from eventbus.cli.logs import set_up_logging
-    from eventbus.cli.manifests import load_all, refuse_collisions
+    from eventbus.cli.manifests import load_all, refuse_collisions, refuse_shared_ports
     from eventbus.names import BusName
     from sensors.runner.replica import Settings
 
     set_up_logging(logging.DEBUG if verbose else logging.INFO, log_format)
     sensors, sources = load_all(files, BusName(namespace, bus), generation)
     refuse_collisions(sensors)
+    refuse_shared_ports(sources)
     manifests = [*(each.manifest for each in sensors), *(each.manifest for each in sources)]
     for warning in [warning for manifest in manifests for warning in manifest.warnings]:
         log.warning("%s", warning)

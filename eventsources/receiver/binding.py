@@ -19,28 +19,39 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 _CHARSET = re.compile(r"(?i);\s*charset\s*=\s*\"?([\w.:-]+)\"?")
 _UTF8 = ("utf-8", "utf8", "us-ascii")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Control characters: an attribute may end up in a header or in a line of a log."""
 
 
 def has_cloud_events(request: Request) -> bool:
     """Whether a request says that it carries CloudEvents, well-formed or not."""
     content_type = request.header("content-type") or ""
-    return content_type.lower().startswith(_STRUCTURED) or request.header("ce-specversion") is not None
+    if content_type.lower().startswith(_STRUCTURED) or request.header("ce-specversion") is not None:
+        return True
+    return all(request.header(f"ce-{name}") is not None for name in ("id", "source", "type"))
 
 
 def cloud_events(request: Request) -> Sequence[Event]:
     """The events in such a request; of a batch that has a bad one, none. Raises `Refusal`."""
-    content_type = request.header("content-type") or ""
-    media_type = content_type.partition(";")[0].strip().lower()
     try:
-        if media_type.startswith(_BATCH):
-            _check_format(media_type, content_type, _BATCH_JSON)
-            return from_json_batch(request.body)
-        if media_type.startswith(_STRUCTURED):
-            _check_format(media_type, content_type, STRUCTURED_JSON)
-            return [from_json(request.body)]
-        return [_binary(request)]
+        events = _parsed(request)
+        for event in events:
+            _check_characters(event)
     except InvalidEvent as error:
         raise Refusal(400, str(error)) from None
+    return events
+
+
+def _parsed(request: Request) -> Sequence[Event]:
+    content_type = request.header("content-type") or ""
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type.startswith(_BATCH):
+        _check_format(media_type, content_type, _BATCH_JSON)
+        return _batch(request.body)
+    if media_type.startswith(_STRUCTURED):
+        _check_format(media_type, content_type, STRUCTURED_JSON)
+        return [from_json(request.body)]
+    return [_binary(request)]
 
 
 def _check_format(media_type: str, content_type: str, known: str) -> None:
@@ -49,6 +60,19 @@ def _check_format(media_type: str, content_type: str, known: str) -> None:
     charset = _CHARSET.search(content_type)
     if charset is not None and charset[1].lower() not in _UTF8:
         raise Refusal(415, f"the charset `{charset[1]}` is not supported; use utf-8")
+
+
+def _batch(body: bytes) -> Sequence[Event]:
+    events = from_json_batch(body)
+    if len({event.attributes["specversion"] for event in events}) > 1:
+        raise InvalidEvent("the events of a batch must all have the same `specversion`")
+    return events
+
+
+def _check_characters(event: Event) -> None:
+    for name, value in event.attributes.items():
+        if isinstance(value, str) and _FORBIDDEN.search(value):
+            raise InvalidEvent(f"the attribute `{name}` has control characters, which CloudEvents does not allow")
 
 
 def _binary(request: Request) -> Event:

@@ -75,6 +75,7 @@ def _listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("", port))
+        listening.listen(_BACKLOG)  # only now it is ours: until somebody listens, others may bind it as well
     except OSError as error:
         listening.close()
         raise ConfigError(f"cannot listen on port {port}: {error.strerror}") from None

@@ -9,6 +9,7 @@ from eventsources.base import Endpoint, Source, SourceSpec
 from eventsources.sources.bitbucket import BitbucketEndpoint, BitbucketSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
 from eventsources.sources.file import FileSource, FileSpec
+from eventsources.sources.generic import GenericSource, GenericSpec
 from eventsources.sources.github import GithubEndpoint, GithubSpec
 from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
 from eventsources.sources.nats import NatsSource, NatsSourceSpec
@@ -44,12 +45,13 @@ SOURCES: dict[str, SourceKind] = {
     "slack": SourceKind(SlackSpec, SlackEndpoint, once=False),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
+    "generic": SourceKind(GenericSpec, GenericSource, once=True, extra="grpc", modules=("grpc", "google.protobuf")),
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
 }
 
-_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter generic gerrit"
+_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit"
 _LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns"
 _LATER += " sqs storageGrid stripe"
 

@@ -17,8 +17,8 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.body import body_of, trace_of
+from sensors.actions.grpc_server import GrpcServer, check_authorities
 from sensors.actions.patched import Patch, PatchableSpec
-from sensors.actions.tls import Tls, TlsSecrets
 from sensors.actions.values import reading_secrets
 from sensors.parameters import ParameterError, Parameters, Payload
 from sensors.patching import apply_parameters
@@ -29,17 +29,10 @@ from sensors.spec.fields import Bool, StringMap, Text
 if TYPE_CHECKING:
     from sensors.actions.grpc_client import TriggerClient
 
-_SERVER = re.compile(r"(dns:(///)?)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _HOST = re.compile(r"[A-Za-z0-9._-]+")
 
 
 # --- manifest -------------------------------------------------------------------------------------------------------
-
-
-def _valid_server(text: str) -> str:
-    if text and not _SERVER.fullmatch(text):
-        raise ValueError("must be a server as `host:port`")
-    return text
 
 
 def _valid_host(text: str) -> str:
@@ -55,7 +48,7 @@ class CustomSpec(PatchableSpec):
     patchable: ClassVar[tuple[str, ...]] = ("spec.*", "payload.*.src.value")
     patches_itself: ClassVar[bool] = False
 
-    serverURL: Annotated[Text, AfterValidator(_valid_server)]
+    serverURL: GrpcServer
     """The server, as `host:port`."""
     secure: Bool = False
     """Use TLS."""
@@ -136,6 +129,5 @@ class CustomAction:
         from sensors.actions.grpc_client import TriggerClient  # noqa: PLC0415 - optional packages
 
         spec = self._spec
-        if authorities is not None:  # gRPC itself would not say what is wrong with them
-            Tls(caCertSecret=spec.certSecret).context(TlsSecrets(authorities))
+        check_authorities(spec.certSecret, authorities)
         return TriggerClient(spec.serverURL, spec.secure, authorities, spec.serverNameOverride)

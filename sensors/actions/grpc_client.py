@@ -7,12 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 
 from sensors.actions.base import ActionError
+from sensors.actions.grpc_channel import BOOL, BYTES, TEXT, credentials, message_classes, open_channel, serialized
 from sensors.actions.replies import excerpt
 from sensors.secrets import Secret
 
@@ -20,16 +17,17 @@ TIMEOUT_SECONDS = 60.0
 """For each of the three calls."""
 PACKAGE = "triggers"
 SERVICE = f"{PACKAGE}.Trigger"
-_BYTES, _TEXT, _BOOL = FieldDescriptorProto.TYPE_BYTES, FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_BOOL
-_MESSAGES = {
-    "FetchResourceRequest": {"resource": _BYTES},
-    "FetchResourceResponse": {"resource": _BYTES},
-    "ExecuteRequest": {"resource": _BYTES, "payload": _BYTES},
-    "ExecuteResponse": {"response": _BYTES},
-    "ApplyPolicyRequest": {"request": _BYTES},
-    "ApplyPolicyResponse": {"success": _BOOL, "message": _TEXT},
-}
-"""Fields are numbered in this order, from 1."""
+MESSAGES = message_classes(
+    PACKAGE,
+    {
+        "FetchResourceRequest": {"resource": BYTES},
+        "FetchResourceResponse": {"resource": BYTES},
+        "ExecuteRequest": {"resource": BYTES, "payload": BYTES},
+        "ExecuteResponse": {"response": BYTES},
+        "ApplyPolicyRequest": {"request": BYTES},
+        "ApplyPolicyResponse": {"success": BOOL, "message": TEXT},
+    },
+)
 _FINAL = frozenset(
     (
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -44,30 +42,13 @@ _FINAL = frozenset(
 )
 
 
-def _message_classes() -> dict[str, type[Message]]:
-    file = FileDescriptorProto(name="trigger.proto", package=PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for number, (field, kind) in enumerate(fields.items(), 1):
-            message.field.add(name=field, number=number, type=kind, label=FieldDescriptorProto.LABEL_OPTIONAL)
-    pool = DescriptorPool()
-    pool.Add(file)
-    return {name: GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in _MESSAGES}
-
-
-MESSAGES = _message_classes()
-
-
 class TriggerClient:
     """Thread-safe. Keeps one connection to its server; to any other that an event chooses it makes one per call."""
 
     def __init__(self, address: str, secure: bool, authorities: Secret | None, server_name: str) -> None:
         self._address = address
         self._options = [("grpc.ssl_target_name_override", server_name)] if server_name else []
-        self._credentials = None
-        if secure:
-            pem = None if authorities is None else authorities.reveal().encode()
-            self._credentials = grpc.ssl_channel_credentials(pem)
+        self._credentials = credentials(secure, authorities)
         self._channel = self._new_channel(address)
 
     @contextmanager
@@ -83,9 +64,7 @@ class TriggerClient:
         self._channel.close()
 
     def _new_channel(self, address: str) -> grpc.Channel:
-        if self._credentials is None:
-            return grpc.insecure_channel(address, self._options)
-        return grpc.secure_channel(address, self._credentials, self._options)
+        return open_channel(address, self._credentials, self._options)
 
 
 class TriggerServer:
@@ -117,7 +96,7 @@ class TriggerServer:
         """`sent`: whether this does something, if it gets there."""
         answer = MESSAGES[f"{method}Response"]
         invoke: Callable[..., Any] = self._channel.unary_unary(
-            f"/{SERVICE}/{method}", request_serializer=_serialized, response_deserializer=answer.FromString
+            f"/{SERVICE}/{method}", request_serializer=serialized, response_deserializer=answer.FromString
         )
         try:
             return invoke(MESSAGES[f"{method}Request"](**fields), timeout=TIMEOUT_SECONDS, metadata=self._metadata)
@@ -131,7 +110,3 @@ class TriggerServer:
             sent=sent,
             status=code.name,
         )
-
-
-def _serialized(message: Message) -> bytes:
-    return message.SerializeToString()

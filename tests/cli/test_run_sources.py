@@ -12,6 +12,7 @@ import pytest
 from urllib3 import request
 
 from eventbus import Bus
+from tests.cli.conftest import Command
 from tests.cli.processes import Program
 from tests.eventsources.serving import events_on
 
@@ -35,6 +36,19 @@ kind: EventSource
 metadata: {name: clock}
 spec: {calendar: {tick: {interval: 200ms}}}
 """
+
+
+@pytest.mark.parametrize("port", ["", "port: 12000, "], ids=["default", "named"])
+def test_two_sources_on_one_port_are_refused_at_once(cli: Command, tmp_path: Path, port: str) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    one.write_text(WEBHOOK.replace("port: 0, ", ""))
+    other.write_text(WEBHOOK.replace("port: 0, ", port).replace("name: shop", "name: depot"))
+    answer = cli("run", one, other)
+    assert answer.code == 2
+    assert answer.err == (
+        f"error: the event sources shop ({one}) and depot ({other}) would both listen on port 12000: "
+        "change `port` of one\n"
+    )
 
 
 def _bus(on_kafka: list[str]) -> Bus:

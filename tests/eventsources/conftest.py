@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from eventbus import Bus
-from tests.actions.conftest import certificate, secret, start_nats
+from tests.actions.conftest import certificate, foreign_certificate, secret, start_nats
 from tests.eventsources.redis_server import RedisServer
 
-__all__ = ["bus", "certificate", "redis_server", "secret", "start_nats"]
+__all__ = ["bus", "certificate", "foreign_certificate", "redis_server", "secret", "start_nats"]
 
 
 @pytest.fixture

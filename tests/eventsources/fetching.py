@@ -62,8 +62,11 @@ class Fetcher:
         assert self.error is not None
         return self.error
 
-    def stop(self) -> None:
+    def begin_to_stop(self) -> None:
         self._stop.set()
+
+    def stop(self) -> None:
+        self.begin_to_stop()
         self._thread.join(SOON)
         assert not self._thread.is_alive(), "it does not stop"
 

@@ -15,7 +15,9 @@ import yaml
 class Relay:
     """Passes bytes on, both ways. While it is cut, connections are refused and those that were open are gone."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, most_bytes: int | None = None) -> None:
+        self.most_bytes = most_bytes
+        """What else a server sends on a connection is swallowed, and nobody is told."""
         self._target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -56,18 +58,21 @@ class Relay:
             return
         with self._lock:
             self._open += [client, server]
-        for source, sink in ((client, server), (server, client)):
-            threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+        for source, sink, limited in ((client, server, False), (server, client, True)):
+            threading.Thread(target=self._pump, args=(source, sink, limited), daemon=True).start()
 
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while chunk := source.recv(65536):
-            sink.sendall(chunk)
-    for each in (source, sink):
+    def _pump(self, source: socket.socket, sink: socket.socket, limited: bool) -> None:
+        passed = 0
         with suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
-    source.close()
+            while chunk := source.recv(65536):
+                if limited and self.most_bytes is not None:
+                    chunk = chunk[: max(0, self.most_bytes - passed)]
+                passed += len(chunk)
+                sink.sendall(chunk)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        source.close()
 
 
 def relayed(kubeconfig: Path, into: Path) -> Relay:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event as Flag
 from typing import Any
@@ -11,8 +11,9 @@ import urllib3
 
 from eventbus import Bus, Event
 from eventbus.cloudevents import from_kafka
+from eventbus.errors import LogError, RetriableError
 from eventbus.formats import DeadLetter, dead_letter
-from eventbus.ports import Record
+from eventbus.ports import Output, Position, Record
 from eventbus.topics import ensure_reject_topic
 from eventsources.base import Deliver, Identity
 from eventsources.delivery import ThroughJournal
@@ -45,6 +46,28 @@ class Alone:
 def through_journal(bus: Bus, identity: Identity, journal: Journal) -> Deliver:
     """As the runner of a source that runs once delivers."""
     return ThroughJournal(Drafts(bus, identity, Sieve()), lambda *_: None, journal, Alone())
+
+
+class Stuck:
+    """A publisher whose answers are a test's to give."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.full = full
+        self.waiting: list[Callable[[LogError | None, Position | None], None]] = []
+
+    def send(self, output: Output, done: Callable[[LogError | None, Position | None], None]) -> None:
+        if self.full:
+            raise RetriableError("the queue of unsent records is full")
+        self.waiting.append(done)
+
+    def serve(self, timeout: float) -> None:
+        Flag().wait(timeout)
+
+    def flush(self, timeout: float) -> int:
+        return len(self.waiting)
+
+    def close(self) -> None:
+        """Nothing is held here."""
 
 
 def manifest(kind: str, name: str = "shop", **events: Mapping[str, Any]) -> EventSourceManifest:

@@ -1,23 +1,27 @@
-"""Bodies that come slowly, not at all, or all at the same time: the receiver without a server around it."""
+"""Bodies that come slowly, not at all, without end, or all at the same time."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
+import tracemalloc
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
 
 from eventbus import Bus
+from eventbus.ports import Position
 from eventsources.base import Identity
 from eventsources.metrics import SourceMetrics
 from eventsources.receiver.app import Receiver, Route
 from eventsources.receiver.patience import BoundedProtocol
 from eventsources.sink import Sieve, Sink
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
-from tests.eventsources.serving import events_on, shop
+from tests.eventsources.serving import Stuck, events_on, shop
 
 Message = MutableMapping[str, Any]
 
@@ -78,6 +82,20 @@ def test_a_body_that_does_not_come_is_not_waited_for(bus: Bus, sink: Sink) -> No
     assert events_on(bus) == []
 
 
+def test_a_body_that_trickles_in_has_no_more_time(bus: Bus, sink: Sink) -> None:
+    """It is all of it that has to come in time, and not the next byte."""
+
+    async def scene() -> int | None:
+        client = Client(receiver(sink, body_seconds=0.2))
+        while not client.done.done():
+            client.send(b" ", more=True)
+            await asyncio.wait({client.done}, timeout=0.01)
+        return client.status
+
+    assert asyncio.run(asyncio.wait_for(scene(), 10)) == 408
+    assert events_on(bus) == []
+
+
 def test_who_hangs_up_leaves_nothing_behind(bus: Bus, sink: Sink) -> None:
     async def scene() -> tuple[int | None, int | None]:
         app = receiver(sink, most_buffered=100)
@@ -113,6 +131,102 @@ def test_all_bodies_together_have_one_limit(sink: Sink) -> None:
         return [client.status for client in (refused, *slow, later)]
 
     assert asyncio.run(scene()) == [429, 202, 202, 202, 202]
+
+
+def test_of_a_flood_some_wait_and_the_others_are_told_to_come_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the brokers are away. When they are back, it is taken."""
+    stuck = Stuck()
+    monkeypatch.setattr(bus.cluster, "publisher", lambda: stuck)
+
+    async def scene(sink: Sink) -> tuple[list[int | None], list[int | None], int | None]:
+        app = receiver(sink)
+        flood = [Client(app) for _ in range(100)]
+        for client in flood:
+            client.send(b"{}", more=False)
+        async with asyncio.timeout(10):
+            while len(stuck.waiting) + sum(client.done.done() for client in flood) < len(flood):
+                await asyncio.sleep(0)
+        told = [client.status for client in flood if client.done.done()]
+        waiting = [client for client in flood if not client.done.done()]
+        while stuck.waiting:
+            stuck.waiting.pop()(None, Position("t", 0, 0))
+        await asyncio.gather(*(client.done for client in waiting))
+        taken = [client.status for client in waiting]
+        later = Client(app)
+        later.send(b"{}", more=False)
+        await later.taken()
+        stuck.waiting.pop()(None, Position("t", 0, 0))
+        await later.done
+        return told, taken, later.status
+
+    with Sink(bus, SourceMetrics(), most_events=10) as sink:
+        assert asyncio.run(scene(sink)) == ([429] * 90, [202] * 10, 202)
+
+
+# --- without end ------------------------------------------------------------------------------------------------------
+
+GIGABYTE = 1 << 30
+MEGABYTE = 1 << 20
+
+
+def test_a_gigabyte_is_refused_when_it_has_hardly_begun(bus: Bus) -> None:
+    """Whoever sends on nevertheless talks to nobody; others are served all the same."""
+    chunk = b"100000\r\n" + b"x" * MEGABYTE + b"\r\n"
+    with shop(bus) as orders, socket.create_connection(("127.0.0.1", orders.runner.ports[0]), timeout=10) as wire:
+        tracemalloc.start()
+        wire.sendall(b"POST /orders HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        sent = 0
+        with suppress(ConnectionError):
+            while sent < GIGABYTE:
+                wire.sendall(chunk)
+                sent += MEGABYTE
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert wire.recv(100).startswith(b"HTTP/1.1 413")
+        assert sent < GIGABYTE / 10
+        assert peak < 8 * MEGABYTE
+        assert orders.send().status == 202
+        assert len(orders.events()) == 1
+
+
+def test_a_gigabyte_that_is_announced_is_refused_before_it_comes(bus: Bus) -> None:
+    with shop(bus) as orders, socket.create_connection(("127.0.0.1", orders.runner.ports[0]), timeout=10) as wire:
+        wire.sendall(f"POST /orders HTTP/1.1\r\nHost: x\r\nContent-Length: {GIGABYTE}\r\n\r\n".encode())
+        assert wire.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_a_bomb_is_not_unpacked(bus: Bus) -> None:
+    bomb = gzip.compress(b'"' + b" " * 50 * MEGABYTE + b'"', 1)
+    encodings = ("gzip", "GZIP", "x-gzip", "deflate", "br", "gzip, identity", "identity, gzip")
+    with shop(bus) as orders:
+        tracemalloc.start()
+        for encoding, content_type in product(encodings, ("application/json", "application/cloudevents+json")):
+            answer = orders.send(bomb, Content_Encoding=encoding, Content_Type=content_type)
+            assert (answer.status, answer.data) == (415, b"compressed bodies are not supported; send it as it is\n")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8 * MEGABYTE
+        assert orders.events() == []
+
+
+@pytest.mark.parametrize("depth", [100_000, 400_000])
+@pytest.mark.parametrize("closed", [True, False])
+def test_json_that_is_nested_without_end_harms_nobody(bus: Bus, *, depth: int, closed: bool) -> None:
+    """As JSON it is refused. As the data of a CloudEvent it is the sender's own, and not looked into."""
+    deep = b"[" * depth + (b"]" * depth if closed else b"")
+    document = b'{"specversion":"1.0","id":"7","source":"/eu","type":"paid","data":' + deep + b"}"
+    binary = {"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/eu", "ce-type": "paid"}
+    with shop(bus, filter={"expression": "a.b == 1 || true"}, partitionKey="data.a.b") as orders:
+        for body, content_type in (
+            (deep, "application/json"),
+            (document, "application/cloudevents+json"),
+            (b"[" + document + b"]", "application/cloudevents-batch+json"),
+        ):
+            answer = orders.send(body, Content_Type=content_type)
+            assert (answer.status, answer.data.count(b"\n")) == (400, 1)
+        assert orders.events() == []
+        assert orders.send(deep, **binary, Content_Type="application/json").status == 202
+        assert orders.send(b"{}").status == 202
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------

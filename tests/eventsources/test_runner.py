@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eventbus import Bus
-from eventbus.errors import MachineError
+from eventbus.errors import ConfigError, MachineError
 from eventsources.base import Context, SourceError, Stop
 from eventsources.receiver.app import _Fate
 from eventsources.runner import SourceRunner
@@ -88,3 +88,32 @@ def test_what_a_manifest_cannot_say(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ManifestError) as error:
         EVENT_SOURCES.make(document)
     assert message in str(error.value)
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+
+def _webhook(bus: Bus, name: str, port: int) -> SourceRunner:
+    return SourceRunner(manifest("webhook", name, a={"endpoint": "/", "port": port}), bus, lambda _: Alone())
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_two_sources_on_one_port_are_told_in_one_line(bus: Bus, *, started: bool) -> None:
+    """Before anything of the second has begun, whether or not the first has."""
+    with _webhook(bus, "one", 0) as one:
+        if started:
+            one.start()
+        [port] = one.ports
+        with pytest.raises(ConfigError) as error:
+            _webhook(bus, "other", port)
+    assert str(error.value) == f"cannot listen on port {port}: Address already in use"
+    with _webhook(bus, "other", port) as other:
+        assert other.start().ports == [port]
+
+
+def test_a_port_that_is_any_free_one_is_nobodys() -> None:
+    made = manifest(
+        "webhook", a={"endpoint": "/a", "port": 0}, b={"endpoint": "/b"}, c={"endpoint": "/c", "port": "80"}
+    )
+    assert made.ports() == {80, 12000}
+    assert CLOCK.ports() == set()
