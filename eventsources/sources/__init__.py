@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eventsources.base import Endpoint, Source, SourceSpec
+from eventsources.sources.amqp import AmqpSource, AmqpSpec
 from eventsources.sources.bitbucket import BitbucketEndpoint, BitbucketSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
 from eventsources.sources.file import FileSource, FileSpec
@@ -44,12 +45,13 @@ SOURCES: dict[str, SourceKind] = {
     "slack": SourceKind(SlackSpec, SlackEndpoint, once=False),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
+    "amqp": SourceKind(AmqpSpec, AmqpSource, once=True, extra="amqp", modules=("pika",)),
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
 }
 
-_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter generic gerrit"
+_LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter generic gerrit"
 _LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns"
 _LATER += " sqs storageGrid stripe"
 

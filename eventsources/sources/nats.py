@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import re
-from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from pydantic import AfterValidator
 
 from eventbus.events import Event
 from eventsources.base import Context, SourceSpec, Stop
-from eventsources.sources.messages import as_json
+from eventsources.sources.messages import as_body
 from sensors.actions.nats import NatsAuth, NatsServers
 from sensors.actions.tls import Tls
 from sensors.spec.fields import Bool, Text
@@ -95,7 +94,7 @@ class NatsSource:
             context.deliver(events)
 
     def _events(self, context: Context, message: Msg) -> list[Event]:
-        body = as_json(message.data) if self._spec.jsonBody else b64encode(message.data).decode()
+        body = as_body(message.data, json=self._spec.jsonBody)
         if body is None:
             log.warning("%s: a message of `%s` is not JSON: left out", context.identity, message.subject)
             return []

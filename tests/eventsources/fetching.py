@@ -29,9 +29,9 @@ def killed(_: Sequence[Event]) -> None:
     raise Killed
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     clock = SystemClock()
-    end = clock.monotonic() + PATIENCE
+    end = clock.monotonic() + seconds
     while not condition():
         assert clock.monotonic() < end, "it does not happen"
         Flag().wait(0.01)

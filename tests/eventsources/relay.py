@@ -15,6 +15,9 @@ import yaml
 class Relay:
     """Passes bytes on, both ways. While it is cut, connections are refused and those that were open are gone."""
 
+    most_bytes: int | None = None
+    """Of a connection, from the server: then it breaks."""
+
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -56,14 +59,16 @@ class Relay:
             return
         with self._lock:
             self._open += [client, server]
-        for source, sink in ((client, server), (server, client)):
-            threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+        for source, sink, most in ((client, server, None), (server, client, self.most_bytes)):
+            threading.Thread(target=_pump, args=(source, sink, most), daemon=True).start()
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source: socket.socket, sink: socket.socket, most: int | None) -> None:
+    left = most
     with suppress(OSError):
-        while chunk := source.recv(65536):
+        while (chunk := source.recv(65536)[:left]) and left != 0:
             sink.sendall(chunk)
+            left = None if left is None else left - len(chunk)
     for each in (source, sink):
         with suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
