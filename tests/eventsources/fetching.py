@@ -71,13 +71,13 @@ class Fetcher:
         journal = Journal(self._bus, self._identity)
 
         def deliver(events: Sequence[Event], remember: bytes | None = None) -> None:
-            if self._before is not None:
+            if self._before is not None and events:
                 self._before(events)
             journal.write(events, remember)
             with self._changed:
                 self.events += events
                 self._changed.notify_all()
-            if self._after is not None:
+            if self._after is not None and events:
                 self._after(events)
 
         try:
@@ -94,7 +94,7 @@ class Fetcher:
 def fetching(
     source: Source, bus: Bus, identity: Identity, *, before: Hook | None = None, after: Hook | None = None
 ) -> Iterator[Fetcher]:
-    """`before` and `after` are called around every delivery."""
+    """`before` and `after` are called around every delivery of events."""
     fetcher = Fetcher(source, bus, identity, before, after)
     try:
         yield fetcher
