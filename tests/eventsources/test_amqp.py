@@ -16,15 +16,12 @@ from pika.data import decode_table
 from eventbus import Bus, Event
 from eventsources.base import SourceError
 from eventsources.sources import amqp_client
-from eventsources.sources.amqp import AmqpSpec
-from sensors import extras
-from sensors.spec.problems import ManifestError
 from tests.actions.conftest import Certificate
 from tests.eventsources.acknowledging_contract import AcknowledgingContract, Broker
 from tests.eventsources.fetching import Killed, fetching, killed, until
 from tests.eventsources.rabbitmq_server import PASSWORD, USER, RabbitServer
 from tests.eventsources.relay import Relay
-from tests.eventsources.serving import events_on, manifest
+from tests.eventsources.serving import events_on
 
 _numbers = count()
 
@@ -354,65 +351,3 @@ def test_a_secret_that_is_no_url_is_told_without_it(broker: Queue, bus: Bus, sec
     with fetching(broker.source(url=None, urlSecret=secret("http://u:s-9@h")), bus, broker.identity) as fetcher:
         told = str(fetcher.failure())
     assert told == "the secret of `urlSecret` must be the server as `amqp://host:port/vhost`, or `amqps://` with TLS"
-
-
-# --- manifests ------------------------------------------------------------------------------------------------------
-
-VALID = {"url": "amqp://h", "exchangeName": "e", "exchangeType": "topic"}
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"url": "amqp://u:p@h"}, "must not contain a user name or password"),
-        ({"url": "http://h"}, "must be the server as `amqp://host:port/vhost`"),
-        ({"url": "amqp://h:99999"}, "must be the server as `amqp://host:port/vhost`"),
-        ({"url": "amqp://h/a/b"}, "must be the server as `amqp://host:port/vhost`"),
-        ({"url": "amqp://h?heartbeat=1"}, "must be the server as `amqp://host:port/vhost`"),
-        ({"urlSecret": {"name": "n", "key": "k"}}, "must have exactly one of `url` and `urlSecret`"),
-        ({"url": None}, "must have exactly one of `url` and `urlSecret`"),
-        ({"exchangeName": ""}, "exchangeName"),
-        ({"exchangeName": "ü" * 200}, "must have at most 255 bytes"),
-        ({"queueDeclare": {"arguments": "- a"}}, "must be a YAML mapping"),
-        ({"queueDeclare": {"arguments": "a: 1.5"}}, "must be a YAML mapping"),
-        ({"queueDeclare": {"arguments": "a: ["}}, "must be a YAML mapping"),
-        ({"consume": {"autoack": True}}, "autoAck"),
-    ],
-)
-def test_what_is_wrong_is_told(spec: dict[str, Any], message: str) -> None:
-    with pytest.raises(ManifestError) as error:
-        manifest("amqp", order={**VALID, **spec})
-    assert message in str(error.value)
-
-
-def test_every_field_of_argo_events_is_known() -> None:
-    no_wait = {"noWait": True}
-    spec = {
-        **VALID,
-        "routingKey": "k",
-        "connectionBackoff": {"duration": "10s", "steps": 5, "factor": 2, "jitter": 0.2},
-        "jsonBody": True,
-        "tls": {"insecureSkipVerify": True},
-        "exchangeDeclare": {"durable": True, "autoDelete": True, "internal": True, **no_wait},
-        "queueDeclare": {"name": "q", "durable": True, "autoDelete": True, "exclusive": True, **no_wait},
-        "queueBind": no_wait,
-        "consume": {"consumerTag": "t", "autoAck": True, "exclusive": True, "noLocal": True, **no_wait},
-        "auth": {"username": {"name": "n", "key": "u"}, "password": {"name": "n", "key": "p"}},
-        "metadata": {"a": "b"},
-        "filter": {"expression": "body.n > 1"},
-    }
-    advice = [(flaw.path[3:], flaw.message) for flaw in manifest("amqp", order=spec).advice()]
-    assert [path for path, _ in advice] == [("queueDeclare",), ("consume", "autoAck")]
-    assert "is lost" in advice[0][1]
-
-
-def test_a_queue_that_keeps_what_it_gets_needs_no_advice() -> None:
-    kept = AmqpSpec.model_validate({**VALID, "queueDeclare": {"name": "q", "durable": True}})
-    assert list(kept.advice()) == []
-
-
-def test_a_client_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
-    with pytest.raises(ManifestError) as error:
-        manifest("amqp", order=VALID)
-    assert "this needs packages that are not installed: install `kafka-eventbus[amqp]`" in str(error.value)

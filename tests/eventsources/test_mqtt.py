@@ -199,7 +199,39 @@ def test_it_reads_no_more_ahead_than_it_may(broker: Topic, bus: Bus, monkeypatch
     assert max(sizes) <= 2
 
 
+def test_it_tells_the_server_how_much_to_send_ahead(
+    broker: Topic, bus: Bus, raw_server: Callable[..., RawServer]
+) -> None:
+    said: list[bytes] = []
+    url = raw_server(lambda connection: said.append(connection.recv(4096))).url
+    failure(broker, bus, url=url.replace("http", "tcp").removesuffix("/hook"))
+    for_ever, receive_maximum = b"\x11\xff\xff\xff\xff", b"\x21\x00\x32"
+    assert for_ever + receive_maximum in said[0]
+
+
 # --- sessions -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_session_that_the_server_has_forgotten_is_taken_for_a_repeat(broker: Topic, bus: Bus) -> None:
+    def refused(_: Sequence[Event]) -> None:
+        raise SourceError("no broker")
+
+    broker.open()
+    broker.send("a")
+    with fetching(broker.source(), bus, broker.identity) as fetcher:
+        [first] = fetcher.wait_for(1)
+    broker.stop()
+    broker.server.forget()
+    broker.start()
+    with fetching(broker.source(), bus, broker.identity) as fetcher:
+        until(lambda: _heard(broker, fetcher.events))
+    broker.send("a")
+    with fetching(broker.source(), bus, broker.identity, before=refused) as fetcher:
+        fetcher.failure()
+    with fetching(broker.source(), bus, broker.identity) as fetcher:
+        [second] = fetcher.wait_for(1)
+    assert first.data == second.data
+    assert first.id != second.id
 
 
 def test_a_topic_that_is_not_wanted_any_more_is_left(broker: Topic, bus: Bus) -> None:
