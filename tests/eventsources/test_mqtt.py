@@ -16,14 +16,12 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from eventbus import Bus, Event
 from eventsources.base import SourceError
 from eventsources.sources import mqtt_client
-from sensors import extras
-from sensors.spec.problems import ManifestError
 from tests.actions.conftest import Certificate, RawServer, raw_server
 from tests.eventsources.acknowledging_contract import AcknowledgingContract, Broker
 from tests.eventsources.fetching import Killed, fetching, killed, until
 from tests.eventsources.mosquitto_server import USER, MosquittoServer
 from tests.eventsources.relay import Relay
-from tests.eventsources.serving import events_on, manifest
+from tests.eventsources.serving import events_on
 
 __all__ = ["raw_server"]
 
@@ -354,50 +352,3 @@ def test_tls(broker: Topic, bus: Bus, certificate: Certificate) -> None:
     trusted = {"caCertFile": str(certificate.cert)}
     with fetching(broker.source(url=url, tls=trusted), bus, broker.identity) as fetcher:
         assert broker.texts(fetcher.wait_for(1)) == ["a"]
-
-
-# --- manifests ------------------------------------------------------------------------------------------------------
-
-VALID = {"url": "tcp://h:1883", "topic": "a", "clientId": "c"}
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"url": "tcp://u:p@h"}, "must not contain a user name or password"),
-        ({"url": "ws://h"}, "must be the server as `tcp://host:port`"),
-        ({"url": "tcp://h:99999"}, "must be the server as `tcp://host:port`"),
-        ({"url": "tcp://h/path"}, "must be the server as `tcp://host:port`"),
-        ({"topic": ""}, "must be levels or `+`"),
-        ({"topic": "a+/b"}, "must be levels or `+`"),
-        ({"topic": "a/#/b"}, "must be levels or `+`"),
-        ({"topic": "a#"}, "must be levels or `+`"),
-        ({"clientId": ""}, "must be a name that no other client"),
-        ({"clientID": "c"}, "clientId"),
-    ],
-)
-def test_what_is_wrong_is_told(spec: dict[str, Any], message: str) -> None:
-    with pytest.raises(ManifestError) as error:
-        manifest("mqtt", order={**VALID, **spec})
-    assert message in str(error.value)
-
-
-def test_every_field_of_argo_events_is_known() -> None:
-    spec = {
-        **VALID,
-        "topic": "$share/group/orders/+/#",
-        "connectionBackoff": {"duration": "10s", "steps": 5, "factor": 2, "jitter": 0.2},
-        "jsonBody": True,
-        "tls": {"insecureSkipVerify": True},
-        "auth": {"username": {"name": "n", "key": "u"}, "password": {"name": "n", "key": "p"}},
-        "metadata": {"a": "b"},
-        "filter": {"expression": "body.n > 1"},
-    }
-    assert list(manifest("mqtt", order=spec).advice()) == []
-
-
-def test_a_client_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
-    with pytest.raises(ManifestError) as error:
-        manifest("mqtt", order=VALID)
-    assert "this needs packages that are not installed: install `kafka-eventbus[mqtt]`" in str(error.value)
