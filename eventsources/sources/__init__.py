@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eventsources.base import Endpoint, Source, SourceSpec
+from eventsources.sources.amqp import AmqpSource, AmqpSpec
 from eventsources.sources.bitbucket import BitbucketEndpoint, BitbucketSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
 from eventsources.sources.file import FileSource, FileSpec
 from eventsources.sources.generic import GenericSource, GenericSpec
 from eventsources.sources.github import GithubEndpoint, GithubSpec
 from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
+from eventsources.sources.mqtt import MqttSource, MqttSpec
 from eventsources.sources.nats import NatsSource, NatsSourceSpec
 from eventsources.sources.redis import RedisSource, RedisSpec
 from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
@@ -46,13 +48,15 @@ SOURCES: dict[str, SourceKind] = {
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
     "generic": SourceKind(GenericSpec, GenericSource, once=True, extra="grpc", modules=("grpc", "google.protobuf")),
+    "amqp": SourceKind(AmqpSpec, AmqpSource, once=True, extra="amqp", modules=("pika",)),
+    "mqtt": SourceKind(MqttSpec, MqttSource, once=True, extra="mqtt", modules=("paho.mqtt",)),
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
 }
 
-_LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit"
-_LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns"
+_LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit"
+_LATER += " hdfs kafka minio mns nsq pubsub pulsar resource sftp sns"
 _LATER += " sqs storageGrid stripe"
 
 REFUSED: dict[str, str] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import msgspec
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
@@ -10,8 +12,13 @@ _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 NOT_JSON = "the message is not JSON, and `jsonBody` says that it is"
 
 
+def as_body(body: bytes, *, json: bool) -> msgspec.Raw | str | None:
+    """As argo-events has it: the JSON itself where JSON is promised, None where it is none; base64 otherwise."""
+    return as_json(body) if json else b64encode(body).decode()
+
+
 def as_json(body: bytes) -> msgspec.Raw | None:
-    """As it is, with every digit; None where it is no JSON, or nested without end."""
+    """As it is, with every digit; None where it is no JSON, or too deep to be read by anybody."""
     try:
         body.decode()
         return msgspec.Raw(_check_json(body))

@@ -10,7 +10,6 @@ As with argo-events, the body is in base64; with `jsonBody` it is the JSON itsel
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ from uuid import uuid4
 from pydantic import AfterValidator
 
 from eventsources.base import Context, SourceSpec, Stop, Told, Unusable
-from eventsources.sources.messages import NOT_JSON, as_json
+from eventsources.sources.messages import NOT_JSON, as_body
 from sensors.actions.nats import NatsAuth, NatsServers
 from sensors.actions.tls import Tls
 from sensors.spec.fields import Bool, Text
@@ -92,7 +91,7 @@ class NatsSource:
         headers = message.headers or {}
         own = headers.get("Nats-Msg-Id")
         id = f"{message.subject} {own}" if own else uuid4().hex
-        body = as_json(message.data) if self._spec.jsonBody else b64encode(message.data).decode()
+        body = as_body(message.data, json=self._spec.jsonBody)
         if body is None:
             return Unusable(id, NOT_JSON, message.data)
         data = {

@@ -29,9 +29,9 @@ def killed(_: Sequence[Event]) -> None:
     raise Killed
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     clock = SystemClock()
-    end = clock.monotonic() + PATIENCE
+    end = clock.monotonic() + seconds
     while not condition():
         assert clock.monotonic() < end, "it does not happen"
         Flag().wait(0.01)
@@ -77,13 +77,13 @@ class Fetcher:
 
         def deliver(told: Sequence[Told], /, remember: bytes | None = None) -> None:
             events = [each for each in told if isinstance(each, Event)]
-            if self._before is not None:
+            if self._before is not None and events:
                 self._before(events)
             write(told, remember)
             with self._changed:
                 self.events += events
                 self._changed.notify_all()
-            if self._after is not None:
+            if self._after is not None and events:
                 self._after(events)
 
         try:
@@ -100,7 +100,7 @@ class Fetcher:
 def fetching(
     source: Source, bus: Bus, identity: Identity, *, before: Hook | None = None, after: Hook | None = None
 ) -> Iterator[Fetcher]:
-    """`before` and `after` are called around every delivery."""
+    """`before` and `after` are called around every delivery of events."""
     fetcher = Fetcher(source, bus, identity, before, after)
     try:
         yield fetcher

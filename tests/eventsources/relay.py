@@ -15,9 +15,11 @@ import yaml
 class Relay:
     """Passes bytes on, both ways. While it is cut, connections are refused and those that were open are gone."""
 
-    def __init__(self, host: str, port: int, most_bytes: int | None = None) -> None:
-        self.most_bytes = most_bytes
-        """What else a server sends on a connection is swallowed, and nobody is told."""
+    def __init__(self, host: str, port: int) -> None:
+        self.swallow_after: int | None = None
+        """So many bytes of what a server sends are passed on; the rest is swallowed, and nobody is told."""
+        self.break_after: int | None = None
+        """After so many bytes of what a server sends, the connection breaks."""
         self._target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -58,17 +60,21 @@ class Relay:
             return
         with self._lock:
             self._open += [client, server]
-        for source, sink, limited in ((client, server, False), (server, client, True)):
-            threading.Thread(target=self._pump, args=(source, sink, limited), daemon=True).start()
+        for source, sink, from_server in ((client, server, False), (server, client, True)):
+            threading.Thread(target=self._pump, args=(source, sink, from_server), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, limited: bool) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, from_server: bool) -> None:
         passed = 0
         with suppress(OSError):
             while chunk := source.recv(65536):
-                if limited and self.most_bytes is not None:
-                    chunk = chunk[: max(0, self.most_bytes - passed)]
+                breaks = from_server and self.break_after is not None and passed + len(chunk) > self.break_after
+                limits = [self.break_after, self.swallow_after] if from_server else []
+                most = min((limit for limit in limits if limit is not None), default=None)
+                chunk = chunk if most is None else chunk[: max(0, most - passed)]
                 passed += len(chunk)
                 sink.sendall(chunk)
+                if breaks:
+                    break
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -183,12 +183,13 @@ def test_it_goes_on_when_the_server_has_been_away(server: EventingServer, bus: B
 
 def test_a_server_that_dies_in_the_middle_of_a_message(server: EventingServer, bus: Bus) -> None:
     """What was complete becomes events, what was not does not, and then there is another stream."""
-    relay = Relay("127.0.0.1", server.port, most_bytes=200_000)
+    relay = Relay("127.0.0.1", server.port)
+    relay.swallow_after = 200_000
     with running(manifest("generic", "own", item=spec(f"localhost:{relay.port}")), bus):
         server.send(*[b"x" * 60_000] * 4)
         until(lambda: len(events_on(bus)) == 3)
         relay.cut()
-        relay.most_bytes = None
+        relay.swallow_after = None
         relay.mend()
         server.send(b"after")
         until(lambda: len(events_on(bus)) == 4)
@@ -206,7 +207,7 @@ def test_a_server_that_falls_silent_is_noticed(
     with fetching(source(f"localhost:{relay.port}"), bus, IDENTITY) as fetcher:
         server.send(b"before")
         fetcher.wait_for(1)
-        relay.most_bytes = 0
+        relay.swallow_after = 0
         error = fetcher.failure()
     relay.cut()
     assert isinstance(error, SourceError)
