@@ -10,6 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -103,7 +104,8 @@ class ForgeServer(ABC):
             assert parts.path.startswith(self.prefix), parts.path
             answer = self.answer(request, parts.path.removeprefix(self.prefix), parts.query)
         if self.barrier is not None and request.method == "GET":
-            self.barrier.wait(10)
+            with suppress(threading.BrokenBarrierError):
+                self.barrier.wait(10)
         return answer
 
     def answer(self, request: Request, path: str, query: str) -> Reply:

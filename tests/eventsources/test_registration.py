@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Barrier
 from typing import Any, NamedTuple
 
 import pytest
@@ -392,8 +394,6 @@ def test_a_list_without_an_end(world: World, caplog: pytest.LogCaptureFixture, m
 
 def test_two_that_do_not_know_each_other_leave_one_hook(world: World) -> None:
     """As on two machines without Kubernetes: both see that there is none, and both make one."""
-    from threading import Barrier
-
     world.server.barrier = Barrier(2)
     with world.replica() as one, world.replica() as two:
         until(lambda: len(world.server.asked("POST")) >= 2)
@@ -433,11 +433,16 @@ def test_the_last_one_removes_the_hooks(elected: World) -> None:
     assert len(elected.server.asked("DELETE")) == 2
 
 
-def test_who_does_not_lead_removes_nothing(elected: World) -> None:
-    with elected.replica(deleteHookOnFinish=True):
+def test_who_does_not_lead_removes_nothing_and_waits_for_nobody(
+    elected: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without_waiting(monkeypatch, SUCCESSION=60)
+    with elected.replica():
         until(lambda: elected.holds(0) and elected.holds(1))
+        began = time.monotonic()
         with elected.replica(deleteHookOnFinish=True):
             pass
+        assert time.monotonic() - began < 30
         assert elected.server.asked("DELETE") == []
 
 
