@@ -20,6 +20,7 @@ class Outcome(StrEnum):
     """It was not taken, and whoever sent it was told so."""
 
 
+HOOK_OUTCOMES = ("kept", "created", "updated", "removed", "failed")
 _LABELS = ["eventsource", "event"]
 
 
@@ -43,6 +44,12 @@ class SourceMetrics:
         self._restarts = Counter(
             "eventbus_source_restarts", "How often a source had to begin again", _LABELS, registry=self.registry
         )
+        self._hooks = Counter(
+            "eventbus_source_hooks",
+            "What looks at registered hooks have led to; not shown where none are registered",
+            [*_LABELS, "outcome"],
+            registry=self.registry,
+        )
         self._leading = Gauge(
             "eventbus_source_leading",
             "1 where this process is the one that runs the source",
@@ -56,6 +63,10 @@ class SourceMetrics:
             self._events.labels(identity.source, identity.name, outcome)
         self._restarts.labels(identity.source, identity.name)
 
+    def expect_hooks(self, identity: Identity) -> None:
+        for outcome in HOOK_OUTCOMES:
+            self._hooks.labels(identity.source, identity.name, outcome)
+
     def count(self, identity: Identity, outcome: Outcome, number: int = 1) -> None:
         self._events.labels(identity.source, identity.name, outcome).inc(number)
 
@@ -64,6 +75,9 @@ class SourceMetrics:
 
     def restarted(self, identity: Identity) -> None:
         self._restarts.labels(identity.source, identity.name).inc()
+
+    def hook(self, identity: Identity, outcome: str) -> None:
+        self._hooks.labels(identity.source, identity.name, outcome).inc()
 
     def leading(self, source: str, *, leads: bool) -> None:
         self._leading.labels(source).set(leads)

@@ -30,8 +30,10 @@ from eventsources.election.ports import Election
 from eventsources.journal import Journal
 from eventsources.metrics import SourceMetrics
 from eventsources.receiver.app import Receiver, Route
+from eventsources.receiver.hooks import ForgeSpec
 from eventsources.receiver.listening import ListeningSpec, ReceiverSpec
 from eventsources.receiver.server import Server
+from eventsources.registration.registrar import Registrar, Registration
 from eventsources.sink import Sieve, Sink
 from eventsources.sources import SOURCES
 from eventsources.spec import EventSourceManifest
@@ -74,6 +76,7 @@ class SourceRunner:
 
     def _prepare(self, elect: Elect, drain_seconds: float) -> None:
         endpoints: list[tuple[Endpoint, Route, ListeningSpec]] = []
+        registrations: list[Registration] = []
         for identity, spec in self._manifest.identities():
             self.metrics.expect(identity)
             made = SOURCES[identity.kind].make(spec)
@@ -83,6 +86,12 @@ class SourceRunner:
             elif isinstance(spec, ReceiverSpec):
                 route = Route(made, identity, Sieve.of(spec), spec.listening.maxPayloadSize)
                 endpoints.append((made, route, spec.listening))
+            if isinstance(spec, ForgeSpec) and spec.registers:
+                removed = spec.deleteHookOnFinish
+                registrations.append(Registration(identity, spec.api(), self.metrics, removed_at_end=removed))
+        if registrations:
+            registrar = Registrar(registrations, partial(elect, self._manifest.name), self._stop)
+            self._threads.append(Thread(target=registrar.run, name=f"hooks-{self._manifest.name}", daemon=True))
         endpoints.sort(key=lambda each: each[0].port)
         for port, group in groupby(endpoints, key=lambda each: each[0].port):
             self._servers.append(self._server(port, list(group), drain_seconds))

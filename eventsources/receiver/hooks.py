@@ -1,12 +1,13 @@
-"""What services have in common that send signed requests to an address which somebody has told them: hooks.
+"""What services have in common that send signed requests to an address which they were told: hooks.
 
-argo-events can register hooks itself. Here somebody does that by hand; what would only serve it is taken and not used.
+Some have an API to tell them by: with credentials for it, hooks are registered (see `eventsources.registration`).
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import uuid4
 
 from pydantic import Field
@@ -16,9 +17,14 @@ from eventsources.base import Identity, Request, Unwanted
 from eventsources.receiver.auth import SignatureSpec, check_signature
 from eventsources.receiver.content import checked_json, headers_of
 from eventsources.receiver.listening import Listener, ListeningSpec, ReceiverSpec
+from eventsources.registration.plan import Place
+from sensors.actions.http import valid_url
 from sensors.secrets import SecretKeySelector
-from sensors.spec.base import Flaw
+from sensors.spec.base import Flaw, get
 from sensors.spec.fields import Bool, Text
+
+if TYPE_CHECKING:
+    from eventsources.registration.forge import Forge
 
 EVERYTHING = "*"
 
@@ -46,19 +52,65 @@ class ForgeSpec(HookSpec):
 
     forge: ClassVar[str]
     """What the service is called."""
-    for_registration: ClassVar[tuple[str, ...]]
-    """Fields that only serve to register the hook."""
+    credentials: ClassVar[tuple[str, ...]]
+    """Fields with what the service's API lets us in by, one of which is needed to register hooks."""
+    whereabouts: ClassVar[tuple[str, ...]]
+    """Fields that say where to register hooks, beside those of argo-events' that are deprecated."""
+    address: ClassVar[str] = ""
+    """The field with the address of the API, where it can be another."""
 
     events: Annotated[tuple[Text, ...], Field(min_length=1)] = (EVERYTHING,)
-    """Of which types; others are answered and left out. `*` means all."""
+    """Of which types; others are answered and left out. `*` means all. A registered hook is for these."""
     deleteHookOnFinish: Bool = False
-    """Not used: register the hook yourself."""
+    """Remove the registered hooks when the last replica stops."""
+
+    @abstractmethod
+    def places(self) -> Sequence[Place]:
+        """Whose hooks."""
+
+    @abstractmethod
+    def api(self) -> Forge:
+        """How to register them."""
+
+    @property
+    def registers(self) -> bool:
+        return not self._lacking()
+
+    def _lacking(self) -> list[str]:
+        """What would be needed to register hooks."""
+        needed = {
+            _either(self.credentials): any(getattr(self, name) for name in self.credentials),
+            _either(self.whereabouts): bool(self.places()),
+            "`webhook.url`": bool(self.webhook.url),
+        }
+        return [name for name, given in needed.items() if not given]
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        for path in (("webhook", "url"), *(((cls.address,),) if cls.address else ())):
+            text = get(data, *path)
+            try:
+                valid_url(text if isinstance(text, str) and text else "http://localhost")
+            except ValueError as error:
+                yield Flaw(path, f"`{path[-1]}` {error}")
 
     def advice(self) -> Iterator[Flaw]:
         yield from super().advice()
-        given = [name for name in (*self.for_registration, "deleteHookOnFinish") if name in self.model_fields_set]
-        if given:
-            yield Flaw((given[0],), f"`{given[0]}` is not used: register the hook at {self.forge} yourself")
+        given = [
+            name
+            for name in (*self.credentials, *self.whereabouts, "deleteHookOnFinish")
+            if name in self.model_fields_set
+        ]
+        lacking = self._lacking()
+        if given and lacking:
+            yield Flaw((given[0],), f"no hook is registered at {self.forge} without {' and '.join(lacking)}")
+        if self.address and getattr(self, self.address).startswith("http:"):
+            yield Flaw((self.address,), f"`{self.address}` is not https: whoever listens learns the credentials")
+
+
+def _either(fields: Sequence[str]) -> str:
+    named = " or ".join(f"`{name}`" for name in fields)
+    return f"({named})" if len(fields) > 1 else named
 
 
 class ForgeEndpoint(Listener):
@@ -96,7 +148,7 @@ class SignedForgeSpec(ForgeSpec):
     proofs = ("webhookSecret",)
 
     webhookSecret: SecretKeySelector | None = None
-    """What the hook was registered with as its secret."""
+    """What the hook is, or was, registered with as its secret."""
 
 
 class SignedForgeEndpoint(ForgeEndpoint):

@@ -45,7 +45,7 @@ class ListeningSpec(SpecModel):
     port: Annotated[StrictInt, BeforeValidator(_port), Field(ge=0, le=65535)] = DEFAULT_PORT
     method: Annotated[Text, AfterValidator(_method)] = "POST"
     url: Text = ""
-    """How this is reached from outside, for services that are told so. Nothing here uses it."""
+    """How this is reached from outside, without the path: what hooks are registered with."""
     maxPayloadSize: Annotated[StrictInt, Field(ge=1, le=8 << 20)] = MOST_BYTES
     """Bytes; larger bodies are refused while they come in."""
     serverCertSecret: SecretKeySelector | None = None

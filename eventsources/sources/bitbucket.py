@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
 from eventsources.receiver.hooks import SignedForgeEndpoint, SignedForgeSpec
-from sensors.secrets import SecretKeySelector
-from sensors.spec.base import SpecModel
+from eventsources.registration.plan import Place, hooks_below
+from sensors.actions.http import BasicAuth
+from sensors.secrets import Secret, SecretKeySelector
+from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import Text
 
-
-class BasicAuth(SpecModel):
-    """A user and a password."""
-
-    username: SecretKeySelector
-    password: SecretKeySelector
+if TYPE_CHECKING:
+    from eventsources.registration.forge import Forge
 
 
 class BitbucketAuth(SpecModel):
     """Credentials for Bitbucket's API."""
 
     basic: BasicAuth | None = None
+    """An account and one of its API tokens, as name and password."""
     oauthToken: SecretKeySelector | None = None
+    """An access token, where there is no `basic`."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        if get(data, "basic") is None and get(data, "oauthToken") is None:
+            yield Flaw((), "`auth` needs `basic` or `oauthToken`")
+
+    def selectors(self) -> Sequence[SecretKeySelector]:
+        if self.basic is not None:
+            return self.basic.username, self.basic.password
+        return [] if self.oauthToken is None else [self.oauthToken]
+
+    def header(self) -> Secret:
+        if self.basic is not None:
+            return self.basic.header()
+        return Secret(" ".join(("Bearer", *(each.read().reveal() for each in self.selectors()))))
 
 
 class BitbucketRepository(SpecModel):
@@ -33,18 +51,31 @@ class BitbucketSpec(SignedForgeSpec):
     """Requests of Bitbucket's, signed with `webhookSecret`, which argo-events does not have here."""
 
     forge = "Bitbucket"
-    for_registration = ("auth", "repositories", "owner", "projectKey", "repositorySlug")
+    credentials = ("auth",)
+    whereabouts = ("repositories",)
 
     auth: BitbucketAuth | None = None
-    """Not used: register the hook yourself."""
+    """With it and `webhook.url`, hooks are registered; at Bitbucket Cloud, not at a server of one's own."""
     repositories: tuple[BitbucketRepository, ...] = ()
-    """Not used: register the hook yourself."""
     owner: Text = ""
-    """Not used: register the hook yourself."""
+    """Of `repositorySlug`; not used where there are `repositories`."""
     projectKey: Text = ""
-    """Not used: register the hook yourself."""
+    """Not used: Bitbucket Cloud finds a repository without it."""
     repositorySlug: Text = ""
-    """Not used: register the hook yourself."""
+
+    def places(self) -> Sequence[Place]:
+        pairs = [(each.owner, each.repositorySlug) for each in self.repositories]
+        if not pairs and self.owner and self.repositorySlug:
+            pairs = [(self.owner, self.repositorySlug)]
+        named = (
+            Place(f"the repository `{owner}/{slug}`", hooks_below("repositories", owner, slug)) for owner, slug in pairs
+        )
+        return list(dict.fromkeys(named))
+
+    def api(self) -> Forge:
+        from eventsources.registration.bitbucket import BitbucketForge  # noqa: PLC0415 - only who registers hooks
+
+        return BitbucketForge(self)
 
 
 class BitbucketEndpoint(SignedForgeEndpoint):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import StrictInt
 
 from eventsources.base import Refusal, Request
 from eventsources.receiver.content import FORM, checked_object, form_of, media_type_of
 from eventsources.receiver.hooks import SignedForgeEndpoint, SignedForgeSpec
+from eventsources.registration.plan import Place, hooks_below
+from sensors.extras import lacking
 from sensors.secrets import SecretKeySelector
-from sensors.spec.base import SpecModel
+from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import Bool, Text
+
+if TYPE_CHECKING:
+    from eventsources.registration.forge import Forge
 
 
 class OwnedRepositories(SpecModel):
@@ -33,33 +39,53 @@ class GithubSpec(SignedForgeSpec):
     """Requests of GitHub's, signed with `webhookSecret`."""
 
     forge = "GitHub"
-    for_registration = (
-        *("apiToken", "githubApp", "repositories", "organizations", "owner", "repository"),
-        *("githubBaseURL", "githubUploadURL"),
-    )
+    credentials = ("apiToken", "githubApp")
+    whereabouts = ("repositories", "organizations")
+    address = "githubBaseURL"
 
+    id: StrictInt = 0
+    """Not used, as in argo-events."""
     contentType: Literal["json", "form"] = "json"
-    """Not used: register the hook yourself; both are understood."""
+    """How a registered hook sends its content; both are understood."""
     insecure: Bool = False
-    """Not used: register the hook yourself."""
+    """A registered hook is not to check the certificate at `webhook.url`."""
     active: Bool = True
-    """Not used: register the hook yourself."""
+    """Whether a registered hook sends anything; argo-events' own default is that it does not."""
     apiToken: SecretKeySelector | None = None
-    """Not used: register the hook yourself."""
+    """A token that may administer hooks: with it and `webhook.url`, hooks are registered."""
     githubApp: GithubApp | None = None
-    """Not used: register the hook yourself."""
+    """An App that may, where there is no `apiToken`."""
     repositories: tuple[OwnedRepositories, ...] = ()
-    """Not used: register the hook yourself."""
     organizations: tuple[Text, ...] = ()
-    """Not used: register the hook yourself."""
     owner: Text = ""
-    """Not used: register the hook yourself."""
+    """Of `repository`; not used where there are `repositories`."""
     repository: Text = ""
-    """Not used: register the hook yourself."""
     githubBaseURL: Text = ""
-    """Not used: register the hook yourself."""
+    """Of a GitHub Enterprise Server."""
     githubUploadURL: Text = ""
-    """Not used: register the hook yourself."""
+    """Not used: nothing is uploaded."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        yield from super().flaws(data)
+        missing = lacking("github", ("cryptography",)) if get(data, "githubApp") is not None else None
+        if missing is not None:
+            yield Flaw(("githubApp",), missing, about_key=True)
+
+    def places(self) -> Sequence[Place]:
+        pairs = [(each.owner, name) for each in self.repositories for name in each.names]
+        if not self.repositories and self.owner and self.repository:
+            pairs = [(self.owner, self.repository)]
+        repositories = [
+            Place(f"the repository `{owner}/{name}`", hooks_below("repos", owner, name)) for owner, name in pairs
+        ]
+        organizations = [Place(f"the organization `{name}`", hooks_below("orgs", name)) for name in self.organizations]
+        return list(dict.fromkeys([*repositories, *organizations]))
+
+    def api(self) -> Forge:
+        from eventsources.registration.github import GithubForge  # noqa: PLC0415 - only who registers hooks needs it
+
+        return GithubForge(self)
 
 
 class GithubEndpoint(SignedForgeEndpoint):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from eventsources.base import Request
 from eventsources.receiver.auth import check_token
 from eventsources.receiver.hooks import EVERYTHING, ForgeEndpoint, ForgeSpec
+from eventsources.registration.plan import Place, hooks_below
 from sensors.secrets import SecretKeySelector
 from sensors.spec.base import Flaw, entries
 from sensors.spec.fields import Bool, Text
+
+if TYPE_CHECKING:
+    from eventsources.registration.forge import Forge
 
 _TYPES = {
     "ConfidentialIssuesEvents": "Confidential Issue Hook",
@@ -33,6 +38,7 @@ _TYPES = {
     "WikiPageEvents": "Wiki Page Hook",
 }
 """What GitLab's API calls them, and argo-events with it, and what the header says."""
+_OF_GROUPS = frozenset(("MemberEvents", "SubGroupEvents"))
 
 
 class GitlabSpec(ForgeSpec):
@@ -40,29 +46,61 @@ class GitlabSpec(ForgeSpec):
 
     forge = "GitLab"
     proofs = ("secretToken",)
-    for_registration = ("accessToken", "projects", "groups", "projectID", "gitlabBaseURL")
+    credentials = ("accessToken",)
+    whereabouts = ("projects", "groups")
+    address = "gitlabBaseURL"
 
     secretToken: SecretKeySelector | None = None
-    """What the hook was registered with as its secret token."""
+    """What the hook is, or was, registered with as its secret token."""
     enableSSLVerification: Bool = False
-    """Not used: register the hook yourself."""
+    """Whether a registered hook checks the certificate at `webhook.url`."""
     accessToken: SecretKeySelector | None = None
-    """Not used: register the hook yourself."""
+    """A token that may administer hooks: with it and `webhook.url`, hooks are registered."""
     projects: tuple[Text, ...] = ()
-    """Not used: register the hook yourself."""
+    """By id or path: `group/project`."""
     groups: tuple[Text, ...] = ()
-    """Not used: register the hook yourself."""
+    """The same. GitLab has hooks of groups in its paid tiers."""
     projectID: Text = ""
-    """Not used: register the hook yourself."""
+    """Not used where there are `projects`."""
     gitlabBaseURL: Text = ""
-    """Not used: register the hook yourself."""
+    """Of one's own instance."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
+        yield from super().flaws(data)
         for index, name in entries(data, "events"):
             if isinstance(name, str) and name not in (*_TYPES, EVERYTHING):
                 known = ", ".join(f"`{each}`" for each in (EVERYTHING, *_TYPES))
                 yield Flaw(("events", index), f"GitLab has no `{name}`; there are {known}")
+
+    def advice(self) -> Iterator[Flaw]:
+        yield from super().advice()
+        if not self.registers:
+            return
+        if self.webhook.url.startswith("https:") and not self.enableSSLVerification:
+            message = "GitLab would send its events to whoever pretends to be us: set `enableSSLVerification`"
+            yield Flaw(("webhook", "url"), message)
+        for index, name in enumerate(self.events):
+            if name in _OF_GROUPS and not self.groups:
+                yield Flaw(("events", index), f"only hooks of `groups` tell of `{name}`")
+
+    def switches(self) -> Mapping[str, bool]:
+        """What a registered hook tells of, as GitLab's API calls it."""
+        return {_switch(name): name in self.events or EVERYTHING in self.events for name in _TYPES}
+
+    def places(self) -> Sequence[Place]:
+        projects = self.projects or ((self.projectID,) if self.projectID else ())
+        named = [("project", name) for name in projects] + [("group", name) for name in self.groups]
+        return list(dict.fromkeys(Place(f"the {what} `{name}`", hooks_below(f"{what}s", name)) for what, name in named))
+
+    def api(self) -> Forge:
+        from eventsources.registration.gitlab import GitlabForge  # noqa: PLC0415 - only who registers hooks needs it
+
+        return GitlabForge(self)
+
+
+def _switch(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.replace("SubGroup", "Subgroup")).lower()
 
 
 class GitlabEndpoint(ForgeEndpoint):

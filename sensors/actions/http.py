@@ -6,8 +6,6 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -18,7 +16,7 @@ from sensors.actions.addresses import AddressGuard
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.body import JSON, body_of, trace_of
 from sensors.actions.patched import Patch, PatchableSpec, keep_secrets
-from sensors.actions.replies import excerpt
+from sensors.actions.replies import excerpt, seconds_asked, status_text
 from sensors.actions.tls import Tls, TlsSecrets
 from sensors.actions.values import SecureHeader
 from sensors.parameters import ParameterError, Parameters, Payload, as_text, resolved
@@ -229,23 +227,12 @@ class HttpAction:
         refused = ", which the policy does not allow" if 200 <= answer.status < 300 else ""
         said = excerpt(answer.body, secrets)
         return ActionError(
-            f"the server answered {_status_text(answer.status)}{redirect}{refused}{f': {said}' if said else ''}",
+            f"the server answered {status_text(answer.status)}{redirect}{refused}{f': {said}' if said else ''}",
             retriable=retriable,
             sent=True,
             status=str(answer.status),
-            retry_after=self._retry_after(answer.retry_after) if retriable else None,
+            retry_after=seconds_asked(answer.retry_after, self._now()) if retriable else None,
         )
-
-    def _retry_after(self, value: str | None) -> float | None:
-        """Seconds, from either form of the header; None where it says nothing useful."""
-        if value is None:
-            return None
-        if re.fullmatch(r"\d{1,9}", value):
-            return float(value)
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - self._now())
-        except (ValueError, OverflowError):
-            return None
 
 
 def _close(client: HttpClient) -> None:
@@ -279,10 +266,3 @@ def _header_value(name: str, text: str) -> str:
     if fault is not None:
         raise ActionError(fault, retriable=False, sent=False)
     return text
-
-
-def _status_text(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)

@@ -16,7 +16,7 @@ import io
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPResponse as PlainResponse
 from typing import Any
@@ -47,6 +47,8 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     retry_after: str | None
     body: bytes
+    headers: Mapping[str, str]
+    """Whatever their case."""
 
 
 class HttpClient:
@@ -86,7 +88,8 @@ class HttpClient:
             )
         except HTTPError as error:
             raise ActionError(self._reason(error), retriable=True, sent=_progress.sent) from None
-        return Answer(response.status, response.headers.get("Retry-After"), self._bounded_body(response))
+        told = response.headers
+        return Answer(response.status, told.get("Retry-After"), self._bounded_body(response), told)
 
     def close(self) -> None:
         self._pools.clear()

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from eventbus import Bus
+from eventsources.receiver.hooks import ForgeSpec
 from eventsources.spec import EVENT_SOURCES
 from sensors.spec.problems import ManifestError
 from tests.eventsources.hooks import (
@@ -269,6 +270,8 @@ def test_who_may_not_send_is_not_told_which_events_are_wanted(bus: Bus, service:
 # --- manifests --------------------------------------------------------------------------------------------------------
 
 _SELECTOR = {"name": "hook", "key": "key"}
+_APP = {"privateKey": _SELECTOR, "appID": 5, "installationID": 7}
+_NAMES = {"github": "GitHub", "gitlab": "GitLab", "bitbucket": "Bitbucket"}
 
 
 @pytest.mark.parametrize(
@@ -284,7 +287,10 @@ _SELECTOR = {"name": "hook", "key": "key"}
         (GITHUB, {"githubApp": {"appID": 1}}, "privateKey"),
         (GITLAB, {"events": ["Push Hook"]}, "GitLab has no `Push Hook`; there are `*`, `Conf"),
         (GITLAB, {"webhookSecret": _SELECTOR}, "webhookSecret"),
+        (GITHUB, {"githubBaseURL": "git.example"}, "`githubBaseURL` must be a complete http:// or https:// address"),
+        (GITLAB, {"webhook": {"endpoint": "/a", "url": "a"}}, "`url` must be a complete http:// or https:// address"),
         (BITBUCKET, {"auth": {"basic": {"username": _SELECTOR}}}, "password"),
+        (BITBUCKET, {"auth": {}}, "`auth` needs `basic` or `oauthToken`"),
         (SLACK, {"events": ["*"]}, "events"),
     ],
 )
@@ -315,23 +321,54 @@ def test_a_hook_without_a_secret_is_warned_of(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    ("service", "field", "value"),
+    ("service", "spec", "lacking"),
     [
-        (GITHUB, "apiToken", _SELECTOR),
-        (GITHUB, "repositories", [{"owner": "a", "names": ["b"]}]),
-        (GITHUB, "githubApp", {"privateKey": _SELECTOR, "appID": 1, "installationID": 2}),
-        (GITLAB, "accessToken", _SELECTOR),
-        (GITLAB, "deleteHookOnFinish", True),
-        (BITBUCKET, "auth", {"oauthToken": _SELECTOR}),
+        (
+            GITHUB,
+            {"apiToken": _SELECTOR},
+            "(`repositories` or `organizations`) and `webhook.url`",
+        ),
+        (GITHUB, {"repositories": [{"owner": "a", "names": ["b"]}]}, "(`apiToken` or `githubApp`) and `webhook.url`"),
+        (GITHUB, {"githubApp": _APP, "organizations": ["a"]}, "`webhook.url`"),
+        (GITLAB, {"accessToken": _SELECTOR, "projectID": "1"}, "`webhook.url`"),
+        (
+            GITLAB,
+            {"deleteHookOnFinish": True},
+            "`accessToken` and (`projects` or `groups`) and `webhook.url`",
+        ),
+        (BITBUCKET, {"auth": {"oauthToken": _SELECTOR}, "owner": "a"}, "`repositories`"),
     ],
 )
-def test_that_hooks_are_not_registered_is_warned_of(service: Service, field: str, value: Any) -> None:
-    [warning] = warnings(service, **{service.secret: _SELECTOR, field: value})
-    assert f"`{field}` is not used: register the hook at" in warning
+def test_that_hooks_are_not_registered_is_warned_of(service: Service, spec: dict[str, Any], lacking: str) -> None:
+    [warning] = warnings(service, **{service.secret: _SELECTOR, **spec})
+    assert f"no hook is registered at {_NAMES[service.kind]} without {lacking}" in warning
+
+
+@pytest.mark.parametrize(
+    ("service", "spec", "warning"),
+    [
+        (GITHUB, {"githubBaseURL": "http://git.example"}, "`githubBaseURL` is not https"),
+        (GITLAB, {"gitlabBaseURL": "http://git.example"}, "`gitlabBaseURL` is not https"),
+        (GITLAB, {"enableSSLVerification": False}, "set `enableSSLVerification`"),
+        (GITLAB, {"events": ["PushEvents", "MemberEvents"]}, "only hooks of `groups` tell of `MemberEvents`"),
+    ],
+)
+def test_what_is_dubious_about_registering_is_warned_of(service: Service, spec: dict[str, Any], warning: str) -> None:
+    registering = {
+        "webhook": {"endpoint": "/orders", "url": "https://hooks.example"},
+        service.secret: _SELECTOR,
+        **({"apiToken": _SELECTOR, "organizations": ["a"]} if service is GITHUB else {}),
+        **({"accessToken": _SELECTOR, "projects": ["1"], "enableSSLVerification": True} if service is GITLAB else {}),
+    }
+    assert warnings(service, **registering) == []
+    [given] = warnings(service, **{**registering, **spec})
+    assert warning in given
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="the corpus ../shared/corpus is not there")
 @pytest.mark.parametrize("kind", ["github", "bitbucket"])
 def test_argo_events_own_examples_load(kind: str) -> None:
     [made] = EVENT_SOURCES.load(CORPUS / f"event-sources_{kind}.yaml")
-    assert any("register the hook" in str(problem) for problem in made.warnings)
+    specs = {name: spec for _, name, spec in made.spec.sources()}
+    assert isinstance(specs["example"], ForgeSpec)
+    assert specs["example"].registers
