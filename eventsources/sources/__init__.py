@@ -15,6 +15,7 @@ from eventsources.sources.nats import NatsSource, NatsSourceSpec
 from eventsources.sources.redis import RedisSource, RedisSpec
 from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
 from eventsources.sources.slack import SlackEndpoint, SlackSpec
+from eventsources.sources.sqs import SqsSource, SqsSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
 from sensors.extras import lacking
 
@@ -42,6 +43,7 @@ SOURCES: dict[str, SourceKind] = {
     "gitlab": SourceKind(GitlabSpec, GitlabEndpoint, once=False),
     "bitbucket": SourceKind(BitbucketSpec, BitbucketEndpoint, once=False),
     "slack": SourceKind(SlackSpec, SlackEndpoint, once=False),
+    "sqs": SourceKind(SqsSpec, SqsSource, once=False, extra="aws", modules=("botocore",)),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
@@ -50,8 +52,7 @@ SOURCES: dict[str, SourceKind] = {
 }
 
 _LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter generic gerrit"
-_LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns"
-_LATER += " sqs storageGrid stripe"
+_LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns storageGrid stripe"
 
 REFUSED: dict[str, str] = {
     kind: f"event sources of the kind `{kind}` are not supported yet; there are {', '.join(sorted(SOURCES))}"

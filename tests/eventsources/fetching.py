@@ -9,14 +9,17 @@ from threading import Event as Flag
 
 from eventbus import Bus, Event
 from eventbus.clock import SystemClock
-from eventsources.base import Context, Identity, Source
+from eventsources.base import Context, Deliver, Identity, Source
 from eventsources.journal import Journal
-from eventsources.runner import SourceRunner
+from eventsources.metrics import SourceMetrics
+from eventsources.runner import SourceRunner, ThroughSink
+from eventsources.sink import Sieve, Sink
+from eventsources.sources import SOURCES
 from eventsources.spec import EventSourceManifest
 from tests.eventsources.serving import Alone
 
 PATIENCE = 20.0
-SOON = 1.5
+SOON = 3.0
 """How long a source may take to stop."""
 Hook = Callable[[Sequence[Event]], None]
 
@@ -68,26 +71,51 @@ class Fetcher:
         assert not self._thread.is_alive(), "it does not stop"
 
     def _run(self) -> None:
-        journal = Journal(self._bus, self._identity)
+        try:
+            with _way(self._bus, self._identity) as (write, remembered):
+                self._source.run(Context(self._identity, SystemClock(), self._deliver(write), remembered), self._stop)
+        except BaseException as error:
+            self.error = error
+        finally:
+            with self._changed:
+                self._changed.notify_all()
 
+    def _deliver(self, write: Deliver) -> Deliver:
         def deliver(events: Sequence[Event], remember: bytes | None = None) -> None:
             if self._before is not None:
                 self._before(events)
-            journal.write(events, remember)
+            write(events, remember)
             with self._changed:
                 self.events += events
                 self._changed.notify_all()
             if self._after is not None:
                 self._after(events)
 
-        try:
-            self._source.run(Context(self._identity, SystemClock(), deliver, journal.remembered), self._stop)
-        except BaseException as error:
-            self.error = error
-        finally:
-            journal.close()
-            with self._changed:
-                self._changed.notify_all()
+        return deliver
+
+
+class _ThroughJournal:
+    """Nobody elects here."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def __call__(self, events: Sequence[Event], remember: bytes | None = None) -> None:
+        self._journal.write(events, remember)
+
+
+@contextmanager
+def _way(bus: Bus, identity: Identity) -> Iterator[tuple[Deliver, bytes | None]]:
+    """To the bus, as the runner would choose it; and what is remembered there."""
+    if not SOURCES[identity.kind].once:
+        with Sink(bus, SourceMetrics()) as sink:
+            yield ThroughSink(sink, identity, Sieve()), None
+        return
+    journal = Journal(bus, identity)
+    try:
+        yield _ThroughJournal(journal), journal.remembered
+    finally:
+        journal.close()
 
 
 @contextmanager
