@@ -11,6 +11,7 @@ from eventsources.sources.calendar import CalendarSource, CalendarSpec
 from eventsources.sources.file import FileSource, FileSpec
 from eventsources.sources.github import GithubEndpoint, GithubSpec
 from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
+from eventsources.sources.minio import MinioSource, MinioSpec
 from eventsources.sources.nats import NatsSource, NatsSourceSpec
 from eventsources.sources.redis import RedisSource, RedisSpec
 from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
@@ -46,13 +47,14 @@ SOURCES: dict[str, SourceKind] = {
     "sqs": SourceKind(SqsSpec, SqsSource, once=False, extra="aws", modules=("botocore",)),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
+    "minio": SourceKind(MinioSpec, MinioSource, once=True, extra="minio", modules=("minio",)),
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
 }
 
 _LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter generic gerrit"
-_LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns storageGrid stripe"
+_LATER += " hdfs kafka mns mqtt nsq pubsub pulsar resource sftp sns storageGrid stripe"
 
 REFUSED: dict[str, str] = {
     kind: f"event sources of the kind `{kind}` are not supported yet; there are {', '.join(sorted(SOURCES))}"
