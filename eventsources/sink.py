@@ -49,7 +49,7 @@ class Sieve(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, spec: SourceSpec) -> Sieve:
         check = None
-        if spec.filter is not None:
+        if spec.filter is not None and spec.filter.expression:
             expression = parse(spec.filter.expression, reaching=True)
             check = check_of(expression, {name: name for name in expression.names})
         return cls(check, None if spec.partitionKey is None else compile_selector(spec.partitionKey))

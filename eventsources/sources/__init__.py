@@ -13,11 +13,13 @@ from eventsources.sources.file import FileSource, FileSpec
 from eventsources.sources.generic import GenericSource, GenericSpec
 from eventsources.sources.github import GithubEndpoint, GithubSpec
 from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
+from eventsources.sources.minio import MinioSource, MinioSpec
 from eventsources.sources.mqtt import MqttSource, MqttSpec
 from eventsources.sources.nats import NatsSource, NatsSourceSpec
 from eventsources.sources.redis import RedisSource, RedisSpec
 from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
 from eventsources.sources.slack import SlackEndpoint, SlackSpec
+from eventsources.sources.sqs import SqsSource, SqsSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
 from sensors.extras import lacking
 
@@ -45,19 +47,20 @@ SOURCES: dict[str, SourceKind] = {
     "gitlab": SourceKind(GitlabSpec, GitlabEndpoint, once=False),
     "bitbucket": SourceKind(BitbucketSpec, BitbucketEndpoint, once=False),
     "slack": SourceKind(SlackSpec, SlackEndpoint, once=False),
+    "sqs": SourceKind(SqsSpec, SqsSource, once=False, extra="aws", modules=("botocore",)),
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
     "generic": SourceKind(GenericSpec, GenericSource, once=True, extra="grpc", modules=("grpc", "google.protobuf")),
     "amqp": SourceKind(AmqpSpec, AmqpSource, once=True, extra="amqp", modules=("pika",)),
     "mqtt": SourceKind(MqttSpec, MqttSource, once=True, extra="mqtt", modules=("paho.mqtt",)),
+    "minio": SourceKind(MinioSpec, MinioSource, once=True, extra="minio", modules=("minio",)),
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
 }
 
-_LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit"
-_LATER += " hdfs kafka minio mns nsq pubsub pulsar resource sftp sns"
-_LATER += " sqs storageGrid stripe"
+_LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit hdfs kafka mns nsq"
+_LATER += " pubsub pulsar resource sftp sns storageGrid stripe"
 
 REFUSED: dict[str, str] = {
     kind: f"event sources of the kind `{kind}` are not supported yet; there are {', '.join(sorted(SOURCES))}"

@@ -9,14 +9,19 @@ from threading import Event as Flag
 
 from eventbus import Bus, Event
 from eventbus.clock import SystemClock
-from eventsources.base import Context, Identity, Source, Told
+from eventsources.base import Context, Deliver, Identity, Source, Told
+from eventsources.delivery import ThroughSink
+from eventsources.drafts import Drafts
 from eventsources.journal import Journal
+from eventsources.metrics import SourceMetrics
 from eventsources.runner import SourceRunner
+from eventsources.sink import Sieve, Sink
+from eventsources.sources import SOURCES
 from eventsources.spec import EventSourceManifest
 from tests.eventsources.serving import Alone, through_journal
 
 PATIENCE = 20.0
-SOON = 1.5
+SOON = 3.0
 """How long a source may take to stop."""
 Hook = Callable[[Sequence[Event]], None]
 
@@ -71,10 +76,16 @@ class Fetcher:
         assert not self._thread.is_alive(), "it does not stop"
 
     def _run(self) -> None:
-        journal = Journal(self._bus, self._identity)
+        try:
+            with _way(self._bus, self._identity) as (write, remembered):
+                self._source.run(Context(self._identity, SystemClock(), self._deliver(write), remembered), self._stop)
+        except BaseException as error:
+            self.error = error
+        finally:
+            with self._changed:
+                self._changed.notify_all()
 
-        write = through_journal(self._bus, self._identity, journal)
-
+    def _deliver(self, write: Deliver) -> Deliver:
         def deliver(told: Sequence[Told], /, remember: bytes | None = None) -> None:
             events = [each for each in told if isinstance(each, Event)]
             if self._before is not None and events:
@@ -86,14 +97,21 @@ class Fetcher:
             if self._after is not None and events:
                 self._after(events)
 
-        try:
-            self._source.run(Context(self._identity, SystemClock(), deliver, journal.remembered), self._stop)
-        except BaseException as error:
-            self.error = error
-        finally:
-            journal.close()
-            with self._changed:
-                self._changed.notify_all()
+        return deliver
+
+
+@contextmanager
+def _way(bus: Bus, identity: Identity) -> Iterator[tuple[Deliver, bytes | None]]:
+    """To the bus, as the runner would choose it; and what is remembered there."""
+    if not SOURCES[identity.kind].once:
+        with Sink(bus, SourceMetrics()) as sink:
+            yield ThroughSink(Drafts(bus, identity, Sieve()), lambda *_: None, sink), None
+        return
+    journal = Journal(bus, identity)
+    try:
+        yield through_journal(bus, identity, journal), journal.remembered
+    finally:
+        journal.close()
 
 
 @contextmanager
