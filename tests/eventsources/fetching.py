@@ -20,7 +20,7 @@ from eventsources.sources import SOURCES
 from eventsources.spec import EventSourceManifest
 from tests.eventsources.serving import Alone, through_journal
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 SOON = 3.0
 """How long a source may take to stop."""
 Hook = Callable[[Sequence[Event]], None]
