@@ -14,6 +14,7 @@ from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
 from eventsources.sources.nats import NatsSource, NatsSourceSpec
 from eventsources.sources.redis import RedisSource, RedisSpec
 from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
+from eventsources.sources.resource import ResourceSource, ResourceSpec
 from eventsources.sources.slack import SlackEndpoint, SlackSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
 from sensors.extras import lacking
@@ -47,10 +48,11 @@ SOURCES: dict[str, SourceKind] = {
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
+    "resource": SourceKind(ResourceSpec, ResourceSource, once=True, extra="kubernetes", modules=("kubernetes",)),
 }
 
 _LATER = "amqp azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter generic gerrit"
-_LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar resource sftp sns"
+_LATER += " hdfs kafka minio mns mqtt nsq pubsub pulsar sftp sns"
 _LATER += " sqs storageGrid stripe"
 
 REFUSED: dict[str, str] = {

@@ -66,9 +66,8 @@ class Faults(msgspec.Struct):
 
     @classmethod
     def drawn(cls, dice: random.Random) -> Faults:
-        network = (dice.choice((0.0, 0.02, 0.1, 0.3)) for _ in range(5))
-        processes = (dice.choice((0.0, 0.02)) for _ in range(2))
-        return cls(*network, *processes, touch=dice.choice((0.0, 0.003)), last_words=dice.choice((0.0, 0.5, 0.9)))
+        often, seldom, rarely, at_worst = (0.0, 0.02, 0.1, 0.3), (0.0, 0.02), (0.0, 0.003), (0.0, 0.5, 0.9)
+        return cls(*map(dice.choice, (*[often] * 5, *[seldom] * 2, rarely, at_worst)))
 
 
 class Contender:
