@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Self
 
+import urllib3
 from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
@@ -60,12 +61,35 @@ class Cluster:
         self.close()
 
     def kill_api_server(self) -> None:
-        self._api_server.end(SIGKILL)
+        self._processes.pop("api-server").end(SIGKILL)
 
     def start_api_server(self) -> None:
         """Returns when it answers."""
-        self._api_server = self._run("api-server", self._servers.api_server())
+        self._run("api-server", self._servers.api_server())
         self._wait("the API server", self._api_answers)
+
+    def forget_history(self) -> None:
+        """What has happened until now cannot be watched any more, as after some minutes of a busy cluster.
+
+        etcd is told to forget it, and so is the API server, which has a memory of its own: it is started anew.
+        """
+        self.kill_api_server()
+        revision = self._ask_etcd("range", {"key": "AA=="})["header"]["revision"]
+        self._ask_etcd("compaction", {"revision": revision, "physical": True})
+        self.start_api_server()
+
+    def _ask_etcd(self, method: str, question: dict[str, object]) -> Any:
+        credentials = self._servers.credentials
+        pools = urllib3.PoolManager(
+            ca_certs=str(credentials.certificate("authority")),
+            cert_file=str(credentials.certificate("server")),
+            key_file=str(credentials.key("server")),
+        )
+        answer = pools.request("POST", f"{self._servers.etcd_address}/v3/kv/{method}", json=question, timeout=10)
+        if answer.status != 200:
+            raise MachineError(f"etcd answered {answer.status}: {answer.data.decode(errors='replace')[:300]}")
+        pools.clear()
+        return answer.json()
 
     # --- its start --------------------------------------------------------------------------------------------------
 

@@ -32,8 +32,12 @@ class Servers:
         (directory / "resolv.conf").write_bytes(Path("/etc/resolv.conf").read_bytes())
         self._write_network()
 
+    @property
+    def etcd_address(self) -> str:
+        return f"https://{self._address}:{_ETCD_PORT}"
+
     def etcd(self) -> Sequence[str]:
-        client, peer = (f"https://{self._address}:{port}" for port in (_ETCD_PORT, _PEER_PORT))
+        client, peer = self.etcd_address, f"https://{self._address}:{_PEER_PORT}"
         trusted, certificate, key = self._server_files()
         return self._command(
             "etcd",
@@ -63,7 +67,7 @@ class Servers:
                 "advertise-address": self._address,
                 "secure-port": API_PORT,
                 "service-cluster-ip-range": ip_network(f"{self._address}/24", strict=False),
-                "etcd-servers": f"https://{self._address}:{_ETCD_PORT}",
+                "etcd-servers": self.etcd_address,
                 **dict.fromkeys(("client-ca-file", "etcd-cafile"), trusted),
                 **dict.fromkeys(("tls-cert-file", "etcd-certfile", "kubelet-client-certificate"), certificate),
                 **dict.fromkeys(("tls-private-key-file", "etcd-keyfile", "kubelet-client-key"), key),
