@@ -62,6 +62,7 @@ held-restart: $(DEV)/.installed ## What a restart reads after an event was held 
 	$(BIN)/python -m e2e.chaos.held --records $(RECORDS)
 
 e2e: $(DEV)/.installed ## Real brokers, real processes
+	-$(BIN)/python -m e2e.cluster build
 	$(BIN)/python -m pytest e2e
 
 docs: $(DEV)/.installed ## Generate reference pages and diagrams

@@ -1,23 +1,16 @@
 """The actions on a real Kubernetes API server: the same promises as in `tests/actions`.
 
-An API server and its etcd are enough; no node is needed. KUBECONFIG names it, and its user must be allowed to install
+An API server and its etcd are enough; no node is needed. Where KUBECONFIG names it, its user must be allowed to install
 custom resource definitions and to create namespaces.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from uuid import uuid4
-
 import pytest
-from kubernetes import client, config
+from kubernetes import client
 
+from e2e.conftest import Kubernetes
 from tests.actions.kubernetes_contract import KubernetesActionContract, Watched
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("KUBECONFIG"), reason="KUBECONFIG names no cluster whose API server to try this on"
-)
 
 _KINDS = {
     "Workflow": "Namespaced",
@@ -27,15 +20,10 @@ _KINDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> str:
-    return os.environ["KUBECONFIG"]
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _definitions(kubeconfig: str) -> None:
+def _definitions(kubernetes: Kubernetes) -> None:
     """Argo's kinds as its minimal installation has them: any content, no status subresource."""
-    api = config.new_client_from_config(kubeconfig)  # type: ignore[no-untyped-call]
+    api = kubernetes.api()
     definitions = client.ApiextensionsV1Api(api)
     there = {each.metadata.name for each in definitions.list_custom_resource_definition().items if each.metadata}
     missing = {kind: scope for kind, scope in _KINDS.items() if f"{kind.lower()}s.argoproj.io" not in there}
@@ -79,18 +67,10 @@ def _wait_until_served(api: client.ApiClient, plural: str) -> None:
 
 
 @pytest.fixture
-def cluster(kubeconfig: str) -> Iterator[Watched]:
-    """A namespace of its own for every test, with the service account that pods need."""
-    watched = Watched(kubeconfig, f"eventbus-{uuid4().hex[:12]}")
-    watched.core.create_namespace({"metadata": {"name": watched.namespace}})
-    try:
-        watched.core.create_namespaced_service_account(watched.namespace, {"metadata": {"name": "default"}})
-    except client.ApiException as error:
-        if error.status != 409:  # a controller was faster
-            raise
-    yield watched
-    watched.core.delete_namespace(watched.namespace)
+def cluster(kubernetes: Kubernetes, kubernetes_namespace: str, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.kubeconfig))
+    return Watched(str(kubernetes.kubeconfig), kubernetes_namespace)
 
 
 class TestRealApiServer(KubernetesActionContract):
-    """On the cluster that KUBECONFIG names."""
+    """See there."""

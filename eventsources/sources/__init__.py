@@ -18,6 +18,7 @@ from eventsources.sources.mqtt import MqttSource, MqttSpec
 from eventsources.sources.nats import NatsSource, NatsSourceSpec
 from eventsources.sources.redis import RedisSource, RedisSpec
 from eventsources.sources.redis_stream import RedisStreamSource, RedisStreamSpec
+from eventsources.sources.resource import ResourceSource, ResourceSpec
 from eventsources.sources.slack import SlackEndpoint, SlackSpec
 from eventsources.sources.sqs import SqsSource, SqsSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
@@ -57,10 +58,11 @@ SOURCES: dict[str, SourceKind] = {
     "nats": SourceKind(NatsSourceSpec, NatsSource, once=True, extra="nats", modules=("nats", "nkeys")),
     "redis": SourceKind(RedisSpec, RedisSource, once=True, extra="redis", modules=("redis",)),
     "redisStream": SourceKind(RedisStreamSpec, RedisStreamSource, once=True, extra="redis", modules=("redis",)),
+    "resource": SourceKind(ResourceSpec, ResourceSource, once=True, extra="kubernetes", modules=("kubernetes",)),
 }
 
 _LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit hdfs kafka mns nsq"
-_LATER += " pubsub pulsar resource sftp sns storageGrid stripe"
+_LATER += " pubsub pulsar sftp sns storageGrid stripe"
 
 REFUSED: dict[str, str] = {
     kind: f"event sources of the kind `{kind}` are not supported yet; there are {', '.join(sorted(SOURCES))}"

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import msgspec
 
 from eventsources.election.lease import Create, Lease, Replace, Request, _Reign
-from eventsources.election.ports import Answer, Gone, Seen, Unreachable
+from eventsources.election.ports import Answer, Conflict, Gone, Seen, Unreachable
 
 MUTANTS: dict[str, Callable[[], Any]] = {}
 _answered, _next, _observe = Lease.answered, Lease.next, Lease._observe
@@ -53,6 +53,14 @@ def an_unanswered_write_counts_as_done(lease: Lease, request: Request, answer: A
     _answered(lease, request, answer, sent, now)
     if isinstance(answer, Unreachable) and isinstance(request, Create | Replace) and not lease._resigned:
         lease._reign = _Reign(request.record.transitions, sent + lease._timings.renew_deadline)
+
+
+@mutant("answered")
+def a_conflict_counts_as_a_renewal(lease: Lease, request: Request, answer: Answer, sent: float, now: float) -> None:
+    term = lease.term(now)
+    _answered(lease, request, answer, sent, now)
+    if isinstance(answer, Conflict) and term is not None:
+        lease._reign = _Reign(term, sent + lease._timings.renew_deadline)
 
 
 @mutant("_observe")

@@ -2,7 +2,7 @@
 
 Clocks differ by any amount and run up to 1 % too fast or too slow; the clocks on the wall may even stand still.
 Processes pause for any time between any two steps, crash, leave and are replaced. Requests get lost, answers get lost,
-and writes arrive long after their sender has given up. The record itself may be deleted.
+and writes arrive long after their sender has given up. Other programs change the object, or delete it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ class Server:
             return Conflict()
         return self.state if request.record == self.state.record else self._write(request)
 
+    def touch(self) -> None:
+        """Somebody puts a label on the object: another version of the same record."""
+        if isinstance(self.state, Seen):
+            self.state = Seen(self.state.record, str(next(self._versions)))
+
     def _write(self, request: Create | Replace) -> Seen:
         self.state = Seen(request.record, str(next(self._versions)))
         return self.state
@@ -55,10 +60,14 @@ class Faults(msgspec.Struct):
     slow: float
     crash: float
     leave: float
+    touch: float
+    last_words: float
+    """That a refusal is all that is heard for a while: what is made of it cannot be mended by a second look."""
 
     @classmethod
     def drawn(cls, dice: random.Random) -> Faults:
-        return cls(*(dice.choice((0.0, 0.02, 0.1, 0.3)) for _ in range(5)), *(dice.choice((0.0, 0.02)) for _ in "cl"))
+        often, seldom, rarely, at_worst = (0.0, 0.02, 0.1, 0.3), (0.0, 0.02), (0.0, 0.003), (0.0, 0.5, 0.9)
+        return cls(*map(dice.choice, (*[often] * 5, *[seldom] * 2, rarely, at_worst)))
 
 
 class Contender:
@@ -124,6 +133,8 @@ class Contender:
             yield timeout
             return _LOST
         yield self._transit()
+        if isinstance(answer, Conflict) and world.chance(faults.last_words):
+            self.cut_off_until = world.time + world.trouble(world.length())
         return answer
 
     def _transit(self) -> float:
@@ -216,6 +227,8 @@ class World:
                 action()
             self._cut_somebody_off()
             self._delete_record()
+            if self.chance(self.faults.touch):
+                self.server.touch()
             self._look()
         self.time = end
         self._look()

@@ -134,6 +134,16 @@ def test_after_a_conflict_the_leader_looks_at_once_and_goes_on() -> None:
     assert desk.lease.term(102) == 1
 
 
+def test_a_conflict_is_no_renewal() -> None:
+    """Nothing was written, so the others have seen no sign of life: the term ends when it would have ended."""
+    desk = Desk()
+    desk.turn(100)
+    desk.answer(102, Conflict())
+    desk.answer(102, Unreachable("no route"))
+    assert desk.lease.term(109.9) == 1
+    assert desk.lease.term(110) is None
+
+
 def test_a_leader_that_finds_another_holder_stops() -> None:
     """Nobody can take it from a leader that keeps the rules, but somebody may have edited the object."""
     desk = Desk()
@@ -260,6 +270,20 @@ def test_nobody_leads_without_a_successful_write_of_its_own(answers: list[Answer
         if isinstance(request, Get) or not isinstance(answer, Seen):
             desk.lease.answered(request, answer, now, now)
             assert desk.lease.term(now) is None
+
+
+@given(st.lists(st.sampled_from([Conflict(), Unreachable("")]), max_size=20))
+def test_nothing_but_a_successful_write_prolongs_a_term(answers: list[Answer]) -> None:
+    desk, now = Desk(), 100.0
+    desk.turn(now)
+    for answer in answers:
+        now += 0.5
+        request = desk.ask(now)
+        if isinstance(request, Get):
+            desk.lease.answered(request, desk.server.apply(request), now, now)
+        elif isinstance(request, Replace):
+            desk.lease.answered(request, answer, now, now)
+        assert desk.lease.left(now) <= 110 - now or desk.lease.left(now) == 0
 
 
 @given(st.integers(0, 10**6))

@@ -1,0 +1,223 @@
+"""One cluster, from its start to its end."""
+
+from __future__ import annotations
+
+import fcntl
+import random
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from signal import SIGKILL
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Any, Self
+
+import urllib3
+from kubernetes import client, config
+from urllib3.exceptions import HTTPError
+
+from e2e.cluster.building import Parts, parts, place
+from e2e.cluster.image import pause_image, project_image
+from e2e.cluster.namespaces import Namespaces, Process
+from e2e.cluster.servers import API_PORT, Servers
+from eventbus.errors import MachineError
+from eventbus.jvm.places import make_directory
+
+_PATIENCE = 90.0
+_GLANCE_SECONDS = 0.1
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_LOCK = "lock"
+
+
+class Cluster:
+    """Starts when it is made. Raises `MachineError` when that is not possible."""
+
+    def __init__(self) -> None:
+        with ExitStack() as end:
+            self._start(parts(), end)
+            self._end = end.pop_all()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Of a user who may do everything."""
+        return self._servers.credentials.kubeconfig("admin")
+
+    @property
+    def logs(self) -> Path:
+        return self._directory / "logs"
+
+    def close(self) -> None:
+        self._end.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def kill_api_server(self) -> None:
+        self._processes.pop("api-server").end(SIGKILL)
+
+    def start_api_server(self) -> None:
+        """Returns when it answers."""
+        self._run("api-server", self._servers.api_server())
+        self._wait("the API server", self._api_answers)
+
+    def forget_history(self) -> None:
+        """What has happened until now cannot be watched any more, as after some minutes of a busy cluster.
+
+        etcd is told to forget it, and so is the API server, which has a memory of its own: it is started anew.
+        """
+        self.kill_api_server()
+        revision = self._ask_etcd("range", {"key": "AA=="})["header"]["revision"]
+        self._ask_etcd("compaction", {"revision": revision, "physical": True})
+        self.start_api_server()
+
+    def _ask_etcd(self, method: str, question: dict[str, object]) -> Any:
+        credentials = self._servers.credentials
+        pools = urllib3.PoolManager(
+            ca_certs=str(credentials.certificate("authority")),
+            cert_file=str(credentials.certificate("server")),
+            key_file=str(credentials.key("server")),
+        )
+        answer = pools.request("POST", f"{self._servers.etcd_address}/v3/kv/{method}", json=question, timeout=10)
+        if answer.status != 200:
+            raise MachineError(f"etcd answered {answer.status}: {answer.data.decode(errors='replace')[:300]}")
+        pools.clear()
+        return answer.json()
+
+    # --- its start --------------------------------------------------------------------------------------------------
+
+    def _start(self, made_of: Parts, end: ExitStack) -> None:
+        self._directory = end.enter_context(_directory())
+        control_group = end.enter_context(_control_group(self._directory.name))
+        self.logs.mkdir()
+        self._servers = Servers(made_of, self._directory, _free_address(), control_group)
+        own = {"containerd": Path("/run/containerd"), "kubelet": Path("/var/lib/kubelet")}
+        mounts = {self._directory / "mounted" / name: target for name, target in own.items()}
+        self._namespaces = Namespaces(mounts, self.logs / "namespaces.log")
+        end.callback(self._namespaces.close)
+        self._environment = {
+            "PATH": f"{made_of.containerd}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LD_LIBRARY_PATH": str(made_of.libraries),
+        }
+        self._processes: dict[str, Process] = {}
+        self._run("containerd", self._servers.containerd())
+        self._run("etcd", self._servers.etcd())
+        self.start_api_server()
+        self._import_images(made_of)
+        self._run("controller-manager", self._servers.controller_manager())
+        self._run("scheduler", self._servers.scheduler())
+        self._run("kubelet", self._servers.kubelet())
+        self._wait("a node", self._node_is_ready)
+        self._wait("service accounts", self._pods_may_be_made)
+
+    def _run(self, name: str, command: Any) -> Process:
+        started = self._namespaces.start(command, self.logs / f"{name}.log", self._environment)
+        self._processes[name] = started
+        return started
+
+    def _import_images(self, made_of: Parts) -> None:
+        images = self._directory / "images"
+        images.mkdir()
+        pause_image(images / "pause.tar", made_of.pause)
+        project_image(images / "project.tar", place())
+        self._wait("containerd", self._servers.socket.exists)
+        for archive in ("pause.tar", "project.tar"):
+            if self._run("import", self._servers.import_image(images / archive)).wait():
+                raise MachineError(f"containerd does not take an image: {self._last_words('import')}")
+            del self._processes["import"]
+        shutil.rmtree(images)
+
+    def _wait(self, what: str, there: Callable[[], bool]) -> None:
+        end = time.monotonic() + _PATIENCE
+        while not there():
+            gone = next((name for name, each in self._processes.items() if each.ended()), None)
+            if gone is not None:
+                raise MachineError(f"{gone} has ended: {self._last_words(gone)}")
+            if time.monotonic() > end:
+                raise MachineError(f"{what} did not get ready within {_PATIENCE:.0f} s")
+            time.sleep(_GLANCE_SECONDS)
+
+    def _last_words(self, name: str) -> str:
+        lines = (self.logs / f"{name}.log").read_text(errors="replace").splitlines()
+        return lines[-1][:500] if lines else "it did not say why"
+
+    def _api_answers(self) -> bool:
+        with suppress(client.ApiException, HTTPError):
+            return bool(self._core().api_client.call_api("/readyz", "GET", auth_settings=["BearerToken"]))
+        return False
+
+    def _node_is_ready(self) -> bool:
+        conditions = [each for node in self._core().list_node().items for each in node.status.conditions or []]
+        return any(each.type == "Ready" and each.status == "True" for each in conditions)
+
+    def _pods_may_be_made(self) -> bool:
+        return bool(self._core().list_namespaced_service_account("default").items)
+
+    def _core(self) -> Any:
+        settings = client.Configuration()
+        config.load_kube_config(str(self.kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]
+        settings.retries = False
+        return client.CoreV1Api(client.ApiClient(settings))
+
+
+# --- what it takes of the machine -----------------------------------------------------------------------------------
+
+
+def _free_address() -> str:
+    """All of 127.0.0.0/8 is this machine, and hardly anybody uses more of it than the first address."""
+    while True:
+        address = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.1"
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((address, API_PORT))
+            return address
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """A new one below the cache. What clusters have left that were killed is removed before."""
+    make_directory(place() / "running")
+    for left in (place() / "running").iterdir():
+        with suppress(FileNotFoundError, BlockingIOError), (left / _LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_control_groups(left.name)
+            shutil.rmtree(left)
+    directory = Path(mkdtemp(dir=place() / "running", prefix="eventbus-e2e-"))
+    with (directory / _LOCK).open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory)
+
+
+@contextmanager
+def _control_group(name: str) -> Iterator[str]:
+    for hierarchy in _hierarchies():
+        (hierarchy / name).mkdir()
+    try:
+        yield f"/{name}"
+    finally:
+        _remove_control_groups(name)
+
+
+def _remove_control_groups(name: str) -> None:
+    """A group whose processes have all ended can be removed, those below it first."""
+    for hierarchy in _hierarchies():
+        found = [*(hierarchy / name).rglob("*/"), hierarchy / name]
+        for group in sorted(found, key=lambda each: len(each.parts), reverse=True):
+            with suppress(OSError):
+                group.rmdir()
+
+
+def _hierarchies() -> list[Path]:
+    """One for each controller, or a single one for all of them."""
+    if (_CONTROL_GROUPS / "cgroup.controllers").exists():
+        return [_CONTROL_GROUPS]
+    return [each for each in _CONTROL_GROUPS.iterdir() if each.is_dir() and not each.is_symlink()]

@@ -1,0 +1,254 @@
+"""Images of files of this machine, as archives that containerd imports. No registry, no builder.
+
+That of the project has two layers: this Python with what the project depends on, which changes rarely and is kept in
+the cache, and the project itself as it is in this checkout.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from hashlib import blake2b, sha256
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import cache_from_source
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from packaging.requirements import Requirement
+
+PROJECT = "localhost/eventbus:e2e"
+"""`eventbus` is on its PATH and is what it runs. Its user is not root."""
+PAUSE = "localhost/pause:1"
+USER = 65532
+
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = ("eventbus", "sensors", "eventsources")
+_LEFT_OUT_EXTRAS = frozenset({"dev", "spark", "broker"})
+"""They are for development, or bring a Java."""
+_SITE = Path("/opt/eventbus")
+_SUPERFLUOUS = frozenset({"site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "turtledemo"})
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+_OCI = "application/vnd.oci.image"
+
+
+class Blob(NamedTuple):
+    content: bytes | Path
+    digest: str
+    size: int
+
+    @classmethod
+    def of(cls, content: bytes | Path) -> Blob:
+        if isinstance(content, bytes):
+            return cls(content, sha256(content).hexdigest(), len(content))
+        with content.open("rb") as file:
+            digest = sha256()
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+        return cls(content, digest.hexdigest(), content.stat().st_size)
+
+    def described(self, kind: str) -> dict[str, Any]:
+        return {"mediaType": f"{_OCI}.{kind}", "digest": f"sha256:{self.digest}", "size": self.size}
+
+
+def pause_image(into: Path, pause: Path) -> None:
+    with Layer(into.with_suffix(".layer")) as layer:
+        layer.add(pause, Path("/pause"))
+    _write_archive(into, PAUSE, [layer.path], {"Entrypoint": ["/pause"]})
+
+
+def project_image(into: Path, cache: Path) -> None:
+    """`cache` keeps the lower layer."""
+    own = into.with_suffix(".layer")
+    python = Path(sys.executable).resolve()
+    with Layer(own) as layer:
+        for package in _PACKAGES:
+            layer.add(_ROOT / package, _SITE / package)
+        for file in distribution("kafka-eventbus").files or ():
+            if file.parts[0].endswith(".dist-info") and file.name != "RECORD":
+                layer.add(Path(str(file.locate())), _SITE / file)
+        command = f"#!{python}\nimport sys\n\nfrom eventbus.cli.main import main\n\nsys.exit(main())\n"
+        layer.write(Path("/usr/local/bin/eventbus"), command, 0o755)
+    configuration = {
+        "Entrypoint": ["eventbus"],
+        "Env": [f"PATH=/usr/local/bin:{python.parent}", f"PYTHONPATH={_SITE}", "HOME=/home/eventbus"],
+        "User": f"{USER}:{USER}",
+        "WorkingDir": "/home/eventbus",
+    }
+    _write_archive(into, PROJECT, [_python_layer(cache), own], configuration)
+
+
+# --- a layer --------------------------------------------------------------------------------------------------------
+
+
+class Layer:
+    """Files as they are to be in an image, all of them root's unless something else is said."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._tar = tarfile.open(path, "w", format=tarfile.PAX_FORMAT, dereference=True)  # noqa: SIM115 - see __exit__
+        self._made: set[Path] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tar.close()
+
+    def directory(self, path: Path, mode: int = 0o755, owner: int = 0) -> None:
+        if path in self._made or path == Path("/"):
+            return
+        self.directory(path.parent)
+        self._made.add(path)
+        info = tarfile.TarInfo(str(path).lstrip("/"))
+        info.type, info.mode, info.uid, info.gid = tarfile.DIRTYPE, mode, owner, owner
+        self._tar.addfile(info)
+
+    def write(self, path: Path, text: str, mode: int = 0o644) -> None:
+        self.directory(path.parent)
+        info = tarfile.TarInfo(str(path).lstrip("/"))
+        info.size, info.mode = len(text.encode()), mode
+        self._tar.addfile(info, io.BytesIO(text.encode()))
+
+    def add(self, source: Path, path: Path) -> None:
+        """A file, or all that is below a directory, without what only developers of Python need."""
+        if source.is_dir():
+            for each in sorted(source.iterdir()):
+                if each.name not in _SUPERFLUOUS and not each.name.startswith("config-"):
+                    self.add(each, path / each.name)
+            return
+        if path in self._made:
+            return
+        self._made.add(path)
+        self.directory(path.parent)
+        info = self._tar.gettarinfo(source, str(path).lstrip("/"))
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
+        info.mode |= 0o444
+        with source.open("rb") as file:
+            self._tar.addfile(info, file)
+
+
+def _python_layer(cache: Path) -> Path:
+    needed = sorted(_dependencies(), key=lambda each: each.name)
+    stated = [sys.version, sys.executable, *(f"{each.name} {each.version}" for each in needed)]
+    sources = [Path(__file__).read_bytes(), *(each.encode() for each in stated)]
+    layer = cache / f"python-{blake2b(b' '.join(sources), digest_size=8).hexdigest()}.layer"
+    if not layer.exists():
+        unfinished = layer.with_suffix(f".{os.getpid()}")
+        _write_python(unfinished, needed)
+        unfinished.rename(layer)
+    return layer
+
+
+def _write_python(into: Path, needed: Sequence[Distribution]) -> None:
+    python, library = Path(sys.executable).resolve(), Path(os.__file__).parent
+    files = {file: _SITE / name for each in needed for name, file in _files(each)}
+    with Layer(into) as layer:
+        for directory in ("proc", "sys", "dev", "run", "var"):
+            layer.directory(Path("/") / directory)
+        layer.directory(Path("/tmp"), 0o1777)  # noqa: S108 - of the image
+        layer.directory(Path("/home/eventbus"), 0o755, USER)
+        people = f"root:x:0:0:root:/:/bin/false\neventbus:x:{USER}:{USER}::/home/eventbus:/bin/false\n"
+        layer.write(Path("/etc/passwd"), people)
+        layer.write(Path("/etc/group"), f"root:x:0:\neventbus:x:{USER}:\n")
+        layer.write(Path("/etc/nsswitch.conf"), "hosts: files dns\n")
+        layer.add(python, python)
+        layer.add(library, library)
+        for source, path in files.items():
+            layer.add(source, path)
+        compiled = [python, *library.rglob("*.so"), *(each for each in files if ".so" in each.suffixes)]
+        for each in sorted(_libraries(compiled)):
+            layer.add(each, each)
+        for each in (Path("/etc/ld.so.cache"), Path("/etc/ssl/certs/ca-certificates.crt")):
+            if each.exists():
+                layer.add(each, each)
+
+
+def _dependencies() -> Iterable[Distribution]:
+    """What is installed here of what the checkout asks for, and what that needs."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    extras = [lines for extra, lines in project["optional-dependencies"].items() if extra not in _LEFT_OUT_EXTRAS]
+    waiting = [Requirement(line) for line in chain(project["dependencies"], *extras)]
+    found: dict[str, Distribution] = {}
+    followed: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        wanted = waiting.pop()
+        with suppress(PackageNotFoundError):
+            each = found.setdefault(wanted.name, distribution(wanted.name))
+            if (wanted.name, frozenset(wanted.extras)) not in followed:
+                followed.add((wanted.name, frozenset(wanted.extras)))
+                waiting += _required(each, wanted.extras)
+    return found.values()
+
+
+def _required(each: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
+    for requirement in map(Requirement, each.requires or ()):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield requirement
+
+
+def _files(each: Distribution) -> Iterator[tuple[Path, Path]]:
+    """Also what Python has compiled of them: pods start faster with it."""
+    for name in each.files or ():
+        file = Path(str(name.locate()))
+        if ".." in name.parts or name.suffix in {".pth", ".pyc"} or not file.exists():
+            continue
+        yield Path(name), file
+        if name.suffix == ".py":
+            compiled = Path(cache_from_source(str(file)))
+            if compiled.exists():
+                yield Path(cache_from_source(str(name))), compiled
+
+
+def _libraries(compiled: Sequence[Path]) -> set[Path]:
+    """What the dynamic linker takes from elsewhere than the packages themselves."""
+    told = subprocess.run(["ldd", *map(str, compiled)], capture_output=True, text=True, check=False).stdout
+    words = [word for line in told.splitlines() for word in line.split()]
+    found = {Path(os.path.normpath(each)) for each in words if each.startswith("/") and not each.endswith(":")}
+    return found - set(compiled)
+
+
+# --- an archive -----------------------------------------------------------------------------------------------------
+
+
+def _write_archive(into: Path, name: str, layers: Sequence[Path], configuration: dict[str, Any]) -> None:
+    """As the OCI image layout wants it."""
+    system = {"architecture": _MACHINES.get(platform.machine(), platform.machine()), "os": "linux"}
+    blobs = [Blob.of(layer) for layer in layers]
+    root = {"type": "layers", "diff_ids": [f"sha256:{each.digest}" for each in blobs]}
+    settings = Blob.of(json.dumps({**system, "config": configuration, "rootfs": root}).encode())
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{_OCI}.manifest.v1+json",
+        "config": settings.described("config.v1+json"),
+        "layers": [each.described("layer.v1.tar") for each in blobs],
+    }
+    entry = Blob.of(json.dumps(manifest).encode())
+    names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
+    index = {"schemaVersion": 2, "manifests": [{**entry.described("manifest.v1+json"), "annotations": names}]}
+    with tarfile.open(into, "w") as archive:
+        _put(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        _put(archive, "index.json", json.dumps(index).encode())
+        for each in (*blobs, settings, entry):
+            _put(archive, f"blobs/sha256/{each.digest}", each.content)
+
+
+def _put(archive: tarfile.TarFile, name: str, content: bytes | Path) -> None:
+    info = tarfile.TarInfo(name)
+    if isinstance(content, bytes):
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+        return
+    info.size = content.stat().st_size
+    with content.open("rb") as file:
+        archive.addfile(info, file)
