@@ -6,9 +6,9 @@ of it over HTTP: all endpoints of a port share one server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Event as Flag
-from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from pydantic import AfterValidator, Field
@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field
 from eventbus.events import Attribute, Event
 from eventbus.ports import Clock
 from sensors.expressions import ExpressionError, parse
+from sensors.extras import lacking
 from sensors.selectors import compile_selector
 from sensors.spec.base import Flaw, SpecModel
 from sensors.spec.fields import StringMap, Text
@@ -137,6 +138,30 @@ class Endpoint(Protocol):
 
     def events(self, identity: Identity, request: Request) -> Sequence[Event]:
         """What a request means. Raises `Refusal`, `Unwanted` or `Reply`."""
+
+
+class SourceKind(NamedTuple):
+    """What a manifest may say about a source, and how it is made from that."""
+
+    spec: type[SourceSpec]
+    make: Callable[[Any], Source | Endpoint]
+    once: bool | Callable[[Any], bool | None]
+    """Whether it must run in one process at a time: of several replicas one is elected.
+
+    Where that depends on the spec, a function of it, which may not be valid yet; None is either way.
+    """
+    extra: str | None = None
+    """What to install beside this package, as one of its extras."""
+    modules: tuple[str, ...] = ()
+    """The modules that this brings."""
+
+    def lacking(self) -> str | None:
+        """What has to be installed before the source can be used."""
+        return lacking(self.extra, self.modules)
+
+    def runs_once(self, spec: Any) -> bool | None:
+        """Whether this one must; None where it is content with either."""
+        return self.once if isinstance(self.once, bool) else self.once(spec)
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -86,6 +86,8 @@ class SourceRunner:
             elif isinstance(spec, ReceiverSpec):
                 route = Route(made, identity, Sieve.of(spec), spec.listening.maxPayloadSize)
                 endpoints.append((made, route, spec.listening))
+            else:
+                raise ConfigError(f"`{identity.kind}` makes neither a Source nor an Endpoint with a ReceiverSpec")
             if isinstance(spec, ForgeSpec) and spec.registers:
                 removed = spec.deleteHookOnFinish
                 registrations.append(Registration(identity, spec.api(), self.metrics, removed_at_end=removed))

@@ -40,12 +40,12 @@ class EventSourceSpecBase(SpecModel):
             lacking = SOURCES[kind].lacking()
             if lacking is not None:
                 yield Flaw((kind,), lacking, about_key=True)
-        elected = {kind: SOURCES[kind].once for kind in kinds}
-        if len(set(elected.values())) > 1:
-            once = next(kind for kind, must in elected.items() if must)
-            message = f"`{once}` runs in one replica at a time and the other sources in all: make two EventSources"
-            yield Flaw((once,), message, about_key=True)
         names = [(kind, name) for kind in kinds if isinstance(get(data, kind), Mapping) for name in get(data, kind)]
+        elected = {(kind, name): SOURCES[kind].runs_once(get(data, kind, name)) for kind, name in names}
+        if {True, False} <= set(elected.values()):
+            once = next(place for place, must in elected.items() if must)
+            message = f"`{once[0]}` runs in one replica at a time and other sources in all: make two EventSources"
+            yield Flaw(once, message, about_key=True)
         owners: dict[str, str] = {}
         for kind, name in names:
             if owners.setdefault(name, kind) != kind:
@@ -97,7 +97,7 @@ class EventSourceManifest(Manifest):
     @property
     def once(self) -> bool:
         """Whether one replica works while the others wait."""
-        return any(SOURCES[kind].once for kind, _, _ in self.spec.sources())
+        return any(SOURCES[kind].runs_once(spec) for kind, _, spec in self.spec.sources())
 
     def identities(self) -> Iterator[tuple[Identity, SourceSpec]]:
         for kind, name, spec in self.spec.sources():

@@ -31,6 +31,10 @@ class KafkaCluster:
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo | None]:
         return self._admin.describe(topics)
 
+    def partitions(self, topic: str) -> range:
+        """Of a topic of which nothing else need be known. Raises `FatalError` where it does not exist."""
+        return self._admin.partitions(topic)
+
     def create(self, topics: Iterable[TopicSpec]) -> None:
         self._admin.create(topics)
 

@@ -87,6 +87,9 @@ NO_WAY_THERE = frozenset({UNRESOLVED, KafkaError._TRANSPORT})
 NEEDS_A_PERSON = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant this client the operation on the cluster: see `eventbus acls`.",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Grant this client READ on the consumer group: see `eventbus acls`.",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: (
+        "Other members of the group share its partitions in another way: stop them, or name another group."
+    ),
     KafkaError.INVALID_REPLICATION_FACTOR: "Start more brokers, or lower the brokers' `default.replication.factor`.",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower `transaction.timeout.ms`, or raise the brokers' maximum.",
     KafkaError.SASL_AUTHENTICATION_FAILED: "Check the user name and the password.",

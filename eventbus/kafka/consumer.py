@@ -19,7 +19,7 @@ Exceptions do not travel through the C callbacks: what a listener raises is kept
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -33,6 +33,8 @@ from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
 from eventbus.kafka.errors import fetch_error, kafka_error, translated
 from eventbus.kafka.fetched import Fetched, Trouble, consume, split
 from eventbus.kafka.outage import Outage
+from eventbus.kafka.patience import Impatient
+from eventbus.kafka.progress import Progress
 from eventbus.ports import Committed, RebalanceListener, Record
 
 # A rebalance does not end librdkafka's wait for records; waiting in slices lets `poll` return soon after one.
@@ -49,13 +51,15 @@ class KafkaConsumer:
     def __init__(
         self, settings: Settings, admin: KafkaAdmin, group: str, topic: str, listener: RebalanceListener
     ) -> None:
+        self._where = f"on {settings.bootstrap_servers}"
         self._outage = Outage(settings)
-        self._client = make_client(Consumer, settings.member(group) | {"error_cb": self._outage.note})
+        self._progress = Progress(topic, f"committing offsets of {topic} for group {group} {self._where}")
+        callbacks = {"error_cb": self._outage.note, "on_commit": self._progress.answered}
+        self._client = make_client(Consumer, settings.member(group) | callbacks)
         self._admin = admin
         self._group = group
         self._topic = topic
         self._listener = listener
-        self._where = f"on {settings.bootstrap_servers}"
         # In librdkafka's serialised metadata the member id follows the group, both end with a NUL.
         self._no_member = group.encode() + b"\0\0"
         self._joined = False
@@ -74,6 +78,7 @@ class KafkaConsumer:
         doing = f"reading {self._topic} {self._where}"
         deadline = Deadline(SystemClock(), timeout)
         while True:
+            self._progress.look_after(self._client)
             with translated(doing):
                 messages = consume(self._client, max_records, min(deadline.left(), _WAIT_SLICE))
             records = self._records(messages)
@@ -118,6 +123,10 @@ class KafkaConsumer:
     def committed(self, partitions: Iterable[int]) -> dict[int, Committed | None]:
         return committed(self._client, self._group, self._topic, partitions, self._where)
 
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Outside of transactions, and without waiting for it: `poll` tells of what only a person can change."""
+        self._progress.commit(self._client, offsets)
+
     def offsets(self, partition: int) -> tuple[int, int]:
         return self._admin.offsets(self._topic, partition)
 
@@ -140,7 +149,7 @@ class KafkaConsumer:
         self._forget(revoked)
         if not self._leaving:
             self._leave()
-        self._client.close()
+        self._close_client()
         self._raise_failure()
 
     def _leave(self) -> None:
@@ -155,6 +164,15 @@ class KafkaConsumer:
             self._client.unsubscribe()
             while not deadline.over() and (self._client.poll(_GLANCE) is not None or self._client.assignment()):
                 pass
+
+    def _close_client(self) -> None:
+        """A commit without an answer keeps the client from closing until the broker is back: it is left to wait."""
+        if not self._progress.unanswered:
+            self._client.close()
+            return
+        patience = Impatient(f"close-{self._group}")
+        patience.call(self._client.close, _LEAVE_SECONDS)
+        patience.close()
 
     def _records(self, messages: list[Message]) -> Fetched:
         delivered, troubles = split(messages)
@@ -253,6 +271,7 @@ class KafkaConsumer:
         for partition in partitions:
             self._assigned.discard(partition)
             self._silent(partition)
+            self._progress.forget(partition)
 
     def _silent(self, partition: int) -> None:
         self._flowing.pop(partition, None)

@@ -1,11 +1,11 @@
-"""The kinds of event sources. A new one is one file here and one line in `SOURCES`."""
+"""The kinds of event sources. A new one is one file here and one line in `SOURCES`.
+
+Other packages add kinds, too: see `sensors.plugins`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-from eventsources.base import Endpoint, Source, SourceSpec
+from eventsources.base import SourceKind, SourceSpec
 from eventsources.sources.amqp import AmqpSource, AmqpSpec
 from eventsources.sources.bitbucket import BitbucketEndpoint, BitbucketSpec
 from eventsources.sources.calendar import CalendarSource, CalendarSpec
@@ -13,6 +13,7 @@ from eventsources.sources.file import FileSource, FileSpec
 from eventsources.sources.generic import GenericSource, GenericSpec
 from eventsources.sources.github import GithubEndpoint, GithubSpec
 from eventsources.sources.gitlab import GitlabEndpoint, GitlabSpec
+from eventsources.sources.kafka import KafkaSource, KafkaSourceSpec, runs_once
 from eventsources.sources.minio import MinioSource, MinioSpec
 from eventsources.sources.mqtt import MqttSource, MqttSpec
 from eventsources.sources.nats import NatsSource, NatsSourceSpec
@@ -22,25 +23,7 @@ from eventsources.sources.resource import ResourceSource, ResourceSpec
 from eventsources.sources.slack import SlackEndpoint, SlackSpec
 from eventsources.sources.sqs import SqsSource, SqsSpec
 from eventsources.sources.webhook import WebhookEndpoint, WebhookSpec
-from sensors.extras import lacking
-
-
-class SourceKind(NamedTuple):
-    """What a manifest may say about a source, and how it is made from that."""
-
-    spec: type[SourceSpec]
-    make: Callable[[Any], Source | Endpoint]
-    once: bool
-    """Whether it must run in one process at a time: of several replicas one is elected."""
-    extra: str | None = None
-    """What to install beside this package, as one of its extras."""
-    modules: tuple[str, ...] = ()
-    """The modules that this brings."""
-
-    def lacking(self) -> str | None:
-        """What has to be installed before the source can be used."""
-        return lacking(self.extra, self.modules)
-
+from sensors.plugins import Plugins
 
 SOURCES: dict[str, SourceKind] = {
     "webhook": SourceKind(WebhookSpec, WebhookEndpoint, once=False),
@@ -52,6 +35,7 @@ SOURCES: dict[str, SourceKind] = {
     "calendar": SourceKind(CalendarSpec, CalendarSource, once=True),
     "file": SourceKind(FileSpec, FileSource, once=True),
     "generic": SourceKind(GenericSpec, GenericSource, once=True, extra="grpc", modules=("grpc", "google.protobuf")),
+    "kafka": SourceKind(KafkaSourceSpec, KafkaSource, once=runs_once),
     "amqp": SourceKind(AmqpSpec, AmqpSource, once=True, extra="amqp", modules=("pika",)),
     "mqtt": SourceKind(MqttSpec, MqttSource, once=True, extra="mqtt", modules=("paho.mqtt",)),
     "minio": SourceKind(MinioSpec, MinioSource, once=True, extra="minio", modules=("minio",)),
@@ -61,7 +45,7 @@ SOURCES: dict[str, SourceKind] = {
     "resource": SourceKind(ResourceSpec, ResourceSource, once=True, extra="kubernetes", modules=("kubernetes",)),
 }
 
-_LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit hdfs kafka mns nsq"
+_LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit hdfs mns nsq"
 _LATER += " pubsub pulsar sftp sns storageGrid stripe"
 
 REFUSED: dict[str, str] = {
@@ -69,3 +53,15 @@ REFUSED: dict[str, str] = {
     for kind in _LATER.split()
 }
 """Kinds that argo-events has, and why they cannot be had here."""
+
+PLUGINS = Plugins(
+    "eventbus.sources",
+    "event source",
+    "an EventSource",
+    frozenset(("eventBusName", "loggingFields", "replicas", "service", "sources", "template")),
+    SourceKind,
+    SourceSpec,
+)
+_added, _broken = PLUGINS.load(SOURCES)
+REFUSED = {kind: why for kind, why in REFUSED.items() if kind not in _added} | _broken
+SOURCES |= _added

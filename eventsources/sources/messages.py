@@ -1,4 +1,4 @@
-"""The bodies of messages."""
+"""The bodies of messages, and what else is text in them."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def as_json(body: bytes) -> msgspec.Raw | None:
         return msgspec.Raw(_check_json(body))
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return None
+
+
+def as_text(value: bytes) -> str:
+    """As Go writes bytes into JSON: what is not UTF-8 is replaced."""
+    return value.decode(errors="replace")

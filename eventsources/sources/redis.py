@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from eventsources.base import Context, Stop, Told, Unusable
-from eventsources.sources.messages import NOT_JSON, as_json
-from eventsources.sources.redis_server import WAIT_SECONDS, Names, RedisServerSpec, as_text
+from eventsources.sources.messages import NOT_JSON, as_json, as_text
+from eventsources.sources.redis_server import WAIT_SECONDS, Names, RedisServerSpec
 from sensors.spec.fields import Bool, Text
 
 if TYPE_CHECKING:

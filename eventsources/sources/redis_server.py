@@ -57,8 +57,3 @@ class RedisServerSpec(SourceSpec):
         tls = None if self.tls is None else self.tls.context(self.tls.secrets())
         with open_redis(self.hostAddress, self.db, self.username, secret, tls) as client:
             yield client
-
-
-def as_text(value: bytes) -> str:
-    """As Go writes bytes into JSON: what is not UTF-8 is replaced."""
-    return value.decode(errors="replace")

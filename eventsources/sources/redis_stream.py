@@ -19,7 +19,8 @@ from pydantic import Field, StrictInt
 
 from eventbus.events import Event
 from eventsources.base import Context, Stop
-from eventsources.sources.redis_server import WAIT_SECONDS, Names, RedisServerSpec, as_text
+from eventsources.sources.messages import as_text
+from eventsources.sources.redis_server import WAIT_SECONDS, Names, RedisServerSpec
 from sensors.spec.fields import Text
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The actions a trigger can have. A new action is one file here and one line in `ACTIONS`.
 
-Other packages add actions, too: see `sensors.actions.plugins`.
+Other packages add actions, too: see `sensors.plugins`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sensors.actions.k8s import K8sAction, K8sSpec
 from sensors.actions.kafka import KafkaSpec, make_kafka_action
 from sensors.actions.log import LogAction, LogSpec
 from sensors.actions.nats import NatsAction, NatsSpec
-from sensors.actions.plugins import load_plugins
 from sensors.actions.python import PythonAction, PythonSpec
 from sensors.actions.slack import SlackAction, SlackSpec
 from sensors.extras import lacking
+from sensors.plugins import Plugins
 from sensors.spec.policy import PolicyKind
 
 
@@ -66,11 +66,17 @@ REFUSED: dict[str, str] = {
 }
 """Kinds of actions that cannot be had, and what to do about it."""
 
-_plugins, _broken = load_plugins(ACTIONS)
-REFUSED = {kind: why for kind, why in REFUSED.items() if kind not in _plugins} | _broken
-ACTIONS |= {
-    name: kind if isinstance(kind, ActionKind) else ActionKind(kind.spec, kind.make) for name, kind in _plugins.items()
-}
+PLUGINS = Plugins(
+    "eventbus.actions",
+    "action",
+    "a trigger",
+    frozenset(("name", "conditions", "conditionsReset", "action")),
+    ActionKind,
+    SpecModel,
+)
+_added, _broken = PLUGINS.load(ACTIONS)
+REFUSED = {kind: why for kind, why in REFUSED.items() if kind not in _added} | _broken
+ACTIONS |= _added
 
 
 def make_action(kind: str, spec: SpecModel, context: ActionContext) -> Action | TransactionalAction:

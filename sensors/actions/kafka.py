@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -21,7 +20,7 @@ from eventbus.formats import ACTION_TYPE
 from eventbus.hashing import partition_of
 from eventbus.names import MAX_TOPIC_LENGTH
 from eventbus.ports import Output
-from sensors.actions.avro import AVRO, AvroEncoder, SchemaRegistry
+from sensors.actions.avro import AVRO, AvroEncoder, SchemaRegistry, lacking_avro
 from sensors.actions.base import Action, ActionCall, ActionContext, ActionError, SpecModel, TransactionalAction
 from sensors.actions.body import JSON, body_of, trace_of
 from sensors.actions.patched import Patch, PatchableSpec
@@ -53,6 +52,7 @@ def _valid_topic(text: str) -> str:
 
 
 BrokerList = Annotated[Text, AfterValidator(_valid_url)]
+TopicName = Annotated[Text, AfterValidator(_valid_topic)]
 
 
 class Sasl(SpecModel):
@@ -91,7 +91,7 @@ class KafkaSpec(PatchableSpec):
 
     url: BrokerList | None = None
     """The brokers of another cluster; without it the record goes to the bus's own, exactly once."""
-    topic: Annotated[Text, AfterValidator(_valid_topic)]
+    topic: TopicName
     payload: Payload | None = None
     """The value. Without it, the value is a JSON object with one structured CloudEvent per dependency."""
     partitioningKey: Annotated[Text, Field(min_length=1)] | None = None
@@ -117,9 +117,7 @@ class KafkaSpec(PatchableSpec):
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
         yield from super().flaws(data)
-        if get(data, "schemaRegistry") is not None and find_spec("fastavro") is None:
-            message = "this needs packages that are not installed: install `kafka-eventbus[avro]`"
-            yield Flaw(("schemaRegistry",), message, about_key=True)
+        yield from lacking_avro(data)
         for field in ("tls", "sasl", "schemaRegistry"):
             if get(data, field) is not None and isinstance(data, Mapping) and get(data, "url") is None:
                 message = f"`{field}` needs a `url`: it is for another cluster than the bus's own"

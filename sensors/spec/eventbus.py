@@ -139,45 +139,16 @@ class BusSasl(SpecModel):
         return settings
 
 
-class KafkaBus(SpecModel):
-    """A Kafka cluster."""
-
-    refused: ClassVar[Mapping[str, str]] = {
-        "topic": "`topic` cannot be chosen: events are in the topic `{namespace}-{name of the EventBus}`",
-        "version": "`version` is not needed: the client asks the brokers; leave it out",
-        "consumerGroup": "`consumerGroup` cannot be chosen: every stage of a sensor has a group; leave it out",
-        "partitioner": "`partitioner` cannot be chosen: an event's key decides, without one each has its turn",
-    }
+class KafkaAddress(SpecModel):
+    """Where a Kafka cluster is, and who we are there."""
 
     url: BrokerList
     """The brokers, as `host:port`, separated by commas."""
     tls: BusTls | None = None
     sasl: BusSasl | None = None
-    config: StringMap = Field(default={})
-    """Settings of all clients, by librdkafka's names."""
-    producer: StringMap = Field(default={})
-    """Settings of those that write."""
-    consumer: StringMap = Field(default={})
-    """Settings of those that read."""
-    topics: StringMap = Field(default={})
-    """Settings of topics that are created, by Kafka's names. Topics that exist stay as they are."""
 
-    @classmethod
-    def flaws(cls, data: Any) -> Iterator[Flaw]:
-        for field in ("config", "producer", "consumer"):
-            for name, value in _texts(get(data, field)):
-                yield from _setting_flaws(field, name, value)
-        for name, _ in _texts(get(data, "topics")):
-            reason = fixed_topic_setting(name)
-            if reason is not None:
-                yield Flaw(("topics", name), reason, about_key=True)
-
-    def connection(self) -> Connection:
-        """Raises `ConfigError` when a secret is not there: now rather than at the first client."""
-        self._security()
-        return Connection(self.url, self.config, self.producer, self.consumer, self.topics, self._security)
-
-    def _security(self) -> dict[str, Any]:
+    def security(self) -> dict[str, Any]:
+        """librdkafka's settings, as they are now. Raises `ConfigError` when a secret is not there."""
         tls = self.tls if self.tls is not None and self.tls.enabled else None
         settings = {} if tls is None else tls_settings(tls, tls.secrets())
         settings |= {} if self.sasl is None else self.sasl.settings()
@@ -190,23 +161,55 @@ class KafkaBus(SpecModel):
         return settings | {"security.protocol": protocols[tls is not None, self.sasl is not None]}
 
 
+class KafkaBus(KafkaAddress):
+    """A Kafka cluster."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "topic": "`topic` cannot be chosen: events are in the topic `{namespace}-{name of the EventBus}`",
+        "version": "`version` is not needed: the client asks the brokers; leave it out",
+        "consumerGroup": "`consumerGroup` cannot be chosen: every stage of a sensor has a group; leave it out",
+        "partitioner": "`partitioner` cannot be chosen: an event's key decides, without one each has its turn",
+    }
+
+    config: StringMap = Field(default={})
+    """Settings of all clients, by librdkafka's names."""
+    producer: StringMap = Field(default={})
+    """Settings of those that write."""
+    consumer: StringMap = Field(default={})
+    """Settings of those that read."""
+    topics: StringMap = Field(default={})
+    """Settings of topics that are created, by Kafka's names. Topics that exist stay as they are."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        for field in ("config", "producer", "consumer"):
+            yield from setting_flaws(field, get(data, field), of_consumer=field == "consumer")
+        for name, _ in _texts(get(data, "topics")):
+            reason = fixed_topic_setting(name)
+            if reason is not None:
+                yield Flaw(("topics", name), reason, about_key=True)
+
+    def connection(self) -> Connection:
+        """Raises `ConfigError` when a secret is not there: now rather than at the first client."""
+        self.security()
+        return Connection(self.url, self.config, self.producer, self.consumer, self.topics, self.security)
+
+
 def _texts(settings: Any) -> Iterator[tuple[str, str]]:
     for name, value in settings.items() if isinstance(settings, Mapping) else ():
         if isinstance(name, str) and isinstance(value, str):
             yield name, value
 
 
-def _setting_flaws(field: str, name: str, value: str) -> Iterator[Flaw]:
-    if name in _WITH_FIELDS:
-        yield Flaw((field, name), f"`{name}` does not belong here: {_WITH_FIELDS[name]}", about_key=True)
-        return
-    reason = fixed_setting(name)
-    if reason is not None:
-        yield Flaw((field, name), reason, about_key=True)
-        return
-    fault = setting_fault(name, value, of_consumer=field == "consumer")
-    if fault is not None:
-        yield Flaw((field, name), fault)
+def setting_flaws(field: str, settings: Any, *, of_consumer: bool) -> Iterator[Flaw]:
+    """What is wrong with a map of librdkafka's settings."""
+    for name, value in _texts(settings):
+        if name in _WITH_FIELDS:
+            yield Flaw((field, name), f"`{name}` does not belong here: {_WITH_FIELDS[name]}", about_key=True)
+        elif (reason := fixed_setting(name)) is not None:
+            yield Flaw((field, name), reason, about_key=True)
+        elif (fault := setting_fault(name, value, of_consumer=of_consumer)) is not None:
+            yield Flaw((field, name), fault)
 
 
 class EventBusSpec(SpecModel):

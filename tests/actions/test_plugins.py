@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
-from sensors.actions import ACTIONS
-from sensors.actions.plugins import load_plugins
+from sensors.actions import ACTIONS, PLUGINS
+from tests.plugins import InstallPlugin, put_package, run_python, validate
 
 SHOUT = """
     from sensors.actions import ActionKind
@@ -51,7 +48,6 @@ spec:
         shout: {text: hi}
 """
 NO_KIND = "has no `spec`, which is a SpecModel, and `make`; see `ActionKind`"
-InstallPlugin = Callable[..., Path]
 
 
 @pytest.fixture
@@ -59,31 +55,14 @@ def install(tmp_path: Path) -> InstallPlugin:
     """Puts a package where Python finds it, as an installer would."""
 
     def put(entry_points: str, code: str = SHOUT, name: str = "shouting") -> Path:
-        info = tmp_path / f"{name}-1.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
-        (info / "entry_points.txt").write_text(f"[eventbus.actions]\n{entry_points}\n")
-        (tmp_path / f"{name}.py").write_text(dedent(code))
-        return tmp_path
+        return put_package(tmp_path, "eventbus.actions", entry_points, code, name)
 
     return put
 
 
 def _run(folder: Path, code: str) -> str:
-    """In a Python of its own: actions are loaded once, when it starts."""
     (folder / "sensor.yaml").write_text(MANIFEST)
-    done = subprocess.run(
-        [sys.executable, "-c", dedent(code)],
-        cwd=folder,
-        env={"PYTHONPATH": f"{folder}:{Path.cwd()}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout + done.stderr
-
-
-VALIDATE = "from eventbus.cli.main import main; import sys; sys.argv = ['eventbus', 'validate', 'sensor.yaml']; main()"
+    return run_python(folder, code)
 
 
 @pytest.mark.parametrize("value", ["kind", "AlikeKind"])
@@ -117,7 +96,7 @@ def test_its_mistakes_have_a_place(install: InstallPlugin) -> None:
 
 
 def test_a_broken_plugin_is_named_where_it_is_used(install: InstallPlugin) -> None:
-    output = _run(install("shout = shouting:kind", "import no_such_module"), VALIDATE)
+    output = _run(install("shout = shouting:kind", "import no_such_module"), validate("sensor.yaml"))
     assert "sensor.yaml:9:9: the action `shout` of the package `shouting` 1.2 cannot be used: " in output
     assert "ModuleNotFoundError: No module named 'no_such_module'" in output
     assert "Traceback" not in output
@@ -145,7 +124,7 @@ def test_what_cannot_be_an_action_is_refused_with_a_reason(
 ) -> None:
     monkeypatch.syspath_prepend(install(entry_point))
     monkeypatch.delitem(sys.modules, "shouting", raising=False)
-    kinds, refused = load_plugins(ACTIONS)
+    kinds, refused = PLUGINS.load(ACTIONS)
     name = entry_point.partition(" ")[0]
     assert kinds == {}
     assert refused == {name: f"the action `{name}` of the package `shouting` 1.2 cannot be used: {reason}"}
@@ -155,7 +134,7 @@ def test_what_is_built_in_stays_what_it_is(
     install: InstallPlugin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.syspath_prepend(install("http = shouting:kind"))
-    kinds, refused = load_plugins(ACTIONS)
+    kinds, refused = PLUGINS.load(ACTIONS)
     assert kinds == {}
     assert refused == {}
     assert caplog.messages == ["the action `http` of the package `shouting` 1.2 is not used: it is built in"]
@@ -166,7 +145,7 @@ def test_two_plugins_with_one_name_are_both_refused(install: InstallPlugin, monk
     monkeypatch.syspath_prepend(install("shout = louder:kind", name="louder"))
     for module in ("shouting", "louder"):
         monkeypatch.delitem(sys.modules, module, raising=False)
-    kinds, refused = load_plugins(ACTIONS)
+    kinds, refused = PLUGINS.load(ACTIONS)
     assert kinds == {}
     assert "another plugin has the same name" in refused["shout"]
 

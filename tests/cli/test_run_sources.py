@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from datetime import datetime
@@ -14,7 +15,9 @@ from urllib3 import request
 from eventbus import Bus
 from tests.cli.conftest import Command
 from tests.cli.processes import Program
+from tests.eventsources.kafka_topic import Topic
 from tests.eventsources.serving import events_on
+from tests.security.broker import wait_until
 
 WEBHOOK = """\
 apiVersion: eventbus.dev/v1alpha1
@@ -94,6 +97,35 @@ def test_of_two_replicas_one_ticks_and_the_other_takes_over(
     assert len(set(ticks)) == len(ticks), "a tick was repeated"
     steps = {round((_ms(later) - _ms(earlier)) / 200) for earlier, later in pairwise(ticks)}
     assert steps == {1}, "a tick is missing"
+
+
+@pytest.mark.kafka
+def test_of_two_replicas_that_read_another_kafka_one_is_killed_and_nothing_is_lost(
+    on_kafka: list[str], tmp_path: Path
+) -> None:
+    topic = Topic(on_kafka[1], f"{on_kafka[3]}-foreign", partitions=2)
+    source = {"kafka": {"order": topic.spec(limitEventsPerSecond=20)}}
+    metadata = {"name": "orders"}
+    document = {"apiVersion": "eventbus.dev/v1alpha1", "kind": "EventSource", "metadata": metadata, "spec": source}
+    manifest = tmp_path / "orders.yaml"
+    manifest.write_text(json.dumps(document))
+    with _bus(on_kafka) as bus:
+        with Program("run", manifest, *on_kafka) as one, Program("run", manifest, *on_kafka) as other:
+            for program in (one, other):
+                program.wait_for("orders is ready")
+            wait_until(lambda: topic.cluster.members(topic.group) == 2)
+            for partition in range(2):
+                topic.send(*map(str, range(100)), partition=partition)
+            _wait_for_events(bus, 20)
+            one.signal(signal.SIGKILL)
+            told = {f"{topic.name}-{partition}-{offset}" for partition in range(2) for offset in range(100)}
+            wait_until(lambda: {event.id for event in events_on(bus)} == told)
+            assert topic.cluster.members(topic.group) == 1
+            other.signal(signal.SIGTERM)
+            assert other.end() == 0
+        assert not any("Traceback" in line for line in other.err)
+        assert topic.unacknowledged() == 0
+    topic.close()
 
 
 def _leads(program: Program) -> bool:

@@ -1,4 +1,4 @@
-"""What every source has to do that acknowledges messages: after their events are delivered, and never before."""
+"""What every source has to do that fetches, and what those have to do that acknowledge."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from eventbus import Bus, Event
 from eventsources.base import Identity, Source, SourceError
@@ -76,8 +77,43 @@ class Broker(ABC):
         return [self.text_of(event) for event in events]
 
 
-class AcknowledgingContract:
-    """Subclasses have a fixture `broker`."""
+class SourceContract:
+    """What every source has to do that fetches. There is a fixture `broker`."""
+
+    def test_an_event_is_that_of_its_source_and_has_its_metadata(self, broker: Broker, bus: Bus) -> None:
+        broker.open()
+        with fetching(broker.source(metadata={"shop": "eu"}), bus, broker.identity) as fetcher:
+            broker.send("a")
+            [event] = fetcher.wait_for(1)
+        assert (event.source, event.subject, event.type) == ("orders", "order", broker.kind)
+        assert broker.text_of(event) == "a"
+        assert event.json()["metadata"] == {"shop": "eu"}
+
+    def test_it_stops_soon_when_nothing_happens(self, broker: Broker, bus: Bus) -> None:
+        broker.open()
+        with fetching(broker.source(), bus, broker.identity) as fetcher:
+            broker.send("a")
+            fetcher.wait_for(1)
+        assert fetcher.error is None
+
+    def test_a_field_that_it_does_not_have_is_refused(self, broker: Broker) -> None:
+        with pytest.raises(ValidationError, match="noSuchField"):
+            broker.source(noSuchField="x")
+
+    def test_a_server_that_is_not_there_is_told_in_one_line(self, broker: Broker, bus: Bus) -> None:
+        broker.open()
+        broker.stop()
+        try:
+            with fetching(broker.source(), bus, broker.identity) as fetcher:
+                error = fetcher.failure()
+        finally:
+            broker.start()
+        assert isinstance(error, SourceError)
+        assert "\n" not in str(error)
+
+
+class AcknowledgingContract(SourceContract):
+    """And what those have to do that acknowledge messages: after their events are delivered, and never before."""
 
     def test_what_is_delivered_is_acknowledged(self, broker: Broker, bus: Bus) -> None:
         broker.open()

@@ -73,6 +73,13 @@ class SecureBroker:
     ) -> None:
         self._broker.stop()
 
+    def kill(self) -> None:
+        """What it has got is kept."""
+        self._broker.kill()
+
+    def restart(self) -> None:
+        self._broker.restart()
+
     @property
     def open_address(self) -> str:
         """Where nobody is asked who he is, and everything is permitted."""
