@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventbus.errors import ConfigError
+from eventbus.kafka.tokens import Tokens
 
 CLIENT_ID = "eventbus"
 PREFIX = "EVENTBUS_KAFKA_"
@@ -60,6 +61,8 @@ class Connection(msgspec.Struct, frozen=True):
     """Settings of topics that are created; those that exist stay as they are."""
     secrets: Callable[[], Mapping[str, Any]] = dict
     """Reads the settings that nobody may see, for every new client. Raises `ConfigError`."""
+    tokens: Tokens | None = None
+    """For clients that log in by token."""
 
     def __post_init__(self) -> None:
         for name in (*self.clients, *self.producer, *self.consumer):

@@ -1,26 +1,28 @@
 """What an EventBus manifest may contain: where Kafka is, and how its clients prove who they are.
 
-argo-events' fields are read where they mean something here. Every secret is read anew for every new client.
+argo-events' fields are read where they mean something here. Secrets are read anew for every client and every token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from eventbus.errors import ConfigError
 from eventbus.kafka.config import setting_fault
 from eventbus.kafka.connection import Connection, fixed_setting, fixed_topic_setting
+from eventbus.kafka.tokens import Tokens
 from eventbus.names import BusName
 from sensors.actions.kafka import BrokerList, tls_settings
 from sensors.actions.tls import Tls
 from sensors.secrets import SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
-from sensors.spec.fields import Bool, StringMap, Text
+from sensors.spec.fields import Bool, StringMap
 from sensors.spec.manifest import Manifest
+from sensors.spec.oauth import MskIam, OAuth
 
 _WITH_FIELDS = {
     "security.protocol": "`tls` and `sasl` decide that",
@@ -36,56 +38,11 @@ _WITH_FIELDS = {
 """Settings of librdkafka that a manifest has fields for, most of them because they are secret."""
 
 
-def _https(text: str) -> str:
-    if not text.startswith("https://"):
-        raise ValueError("must begin with `https://`: the client's secret is sent there")
-    return text
-
-
 class BusTls(Tls):
     """How to trust the brokers, and who we are."""
 
     enabled: Bool = True
     """As in argo-events: false leaves TLS off."""
-
-
-class OAuth(SpecModel):
-    """A token that an identity provider issues for client credentials (OIDC)."""
-
-    tokenEndpoint: Annotated[Text, AfterValidator(_https)]
-    """Where the provider issues tokens."""
-    clientIdSecret: SecretKeySelector
-    """The secret with the client's name."""
-    clientSecretSecret: SecretKeySelector
-    """The secret with the client's secret."""
-    scope: Text | None = None
-    """What the token is to be good for."""
-
-    def settings(self) -> dict[str, Any]:
-        scope = {} if self.scope is None else {"sasl.oauthbearer.scope": self.scope}
-        return {
-            "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.token.endpoint.url": self.tokenEndpoint,
-            "sasl.oauthbearer.client.id": self.clientIdSecret.read().reveal(),
-            "sasl.oauthbearer.client.secret": self.clientSecretSecret.read().reveal(),
-            **scope,
-        }
-
-
-class MskIam(SpecModel):
-    """Amazon MSK: a token signed with the AWS credentials of this process."""
-
-    region: Text
-    """Where the cluster is, such as `eu-central-1`."""
-
-    def settings(self) -> dict[str, Any]:
-        return {"oauth_cb": self._token}
-
-    def _token(self, _config: str) -> tuple[str, float]:
-        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - only Amazon's users have it
-
-        token, expires_ms = MSKAuthTokenProvider.generate_auth_token(self.region)
-        return token, expires_ms / 1000
 
 
 _BY_MECHANISM = {
@@ -129,14 +86,18 @@ class BusSasl(SpecModel):
 
     def settings(self) -> dict[str, Any]:
         """Raises `ConfigError` when a secret is not there."""
-        mechanism = "OAUTHBEARER" if self.awsMskIam is not None else self.mechanism
+        mechanism = "OAUTHBEARER" if self.tokens() is not None else self.mechanism
         settings: dict[str, Any] = {"sasl.mechanism": mechanism}
         if self.userSecret is not None and self.passwordSecret is not None:
             settings["sasl.username"] = self.userSecret.read().reveal()
             settings["sasl.password"] = self.passwordSecret.read().reveal()
-        for source in (self.oauth, self.awsMskIam):
-            settings |= {} if source is None else source.settings()
+        if self.oauth is not None:
+            self.oauth.credentials()
         return settings
+
+    def tokens(self) -> Tokens | None:
+        source = self.oauth or self.awsMskIam
+        return None if source is None else Tokens(source.token)
 
 
 class KafkaBus(SpecModel):
@@ -175,7 +136,8 @@ class KafkaBus(SpecModel):
     def connection(self) -> Connection:
         """Raises `ConfigError` when a secret is not there: now rather than at the first client."""
         self._security()
-        return Connection(self.url, self.config, self.producer, self.consumer, self.topics, self._security)
+        tokens = None if self.sasl is None else self.sasl.tokens()
+        return Connection(self.url, self.config, self.producer, self.consumer, self.topics, self._security, tokens)
 
     def _security(self) -> dict[str, Any]:
         tls = self.tls if self.tls is not None and self.tls.enabled else None
