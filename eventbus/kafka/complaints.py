@@ -86,8 +86,8 @@ class Complaints:
             return None
         self._before = None
         tokens = self._settings.connection.tokens
-        if tokens is not None and tokens.trouble is not None and error.code() in codes.BAD_CREDENTIALS:
-            return no_token(tokens.trouble, doing)
+        if tokens is not None and error.code() in codes.BAD_CREDENTIALS and (tokens.trouble or tokens.recovering):
+            return None if tokens.trouble is None else no_token(tokens.trouble, doing)
         if error.str().startswith(_TOKENLESS):
             said = error.str().removeprefix(_TOKENLESS)
             return None if tokens is not None else no_answer(doing, f"There is no token to log in with: {said}")

@@ -7,6 +7,7 @@ old one again, which is good for a while, and asks the next time when four fifth
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import TypeAlias
@@ -20,6 +21,9 @@ _FRESH = 0.7
 """The share of its life during which a token is given to further clients: they have the rest of it for the next."""
 _LEAST_MS = 2000
 """Brokers and clients have different clocks: what expires sooner is no good any more."""
+
+_MOMENT = 5.0
+"""Seconds: longer than anybody waits for an answer before complaints are looked at."""
 
 _log = logging.getLogger("eventbus.kafka")
 
@@ -54,6 +58,7 @@ class Tokens:
         self._lock = Lock()
         self._token: Token | None = None
         self._stale_ms = 0
+        self._back = -math.inf
         self.trouble: NoToken | None = None
         """Why the last attempt to get a token has failed, as long as there is none."""
 
@@ -67,8 +72,14 @@ class Tokens:
         with self._lock:
             if self._token is None or self._clock.now_ms() >= self._stale_ms:
                 self._token = self._renewed(self._token)
-            self.trouble = None
+            if self.trouble is not None:
+                self.trouble, self._back = None, self._clock.monotonic()
             return self._token
+
+    @property
+    def recovering(self) -> bool:
+        """Whether there was none a moment ago: brokers may still be heard complaining of an old one."""
+        return self._clock.monotonic() - self._back < _MOMENT
 
     def _renewed(self, old: Token | None) -> Token:
         began_ms = self._clock.now_ms()

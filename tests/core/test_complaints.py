@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from eventbus.clock import SystemClock
 from eventbus.errors import FatalError, LogError, RetriableError
 from eventbus.kafka.complaints import Complaints
 from eventbus.kafka.config import Settings
 from eventbus.kafka.connection import Connection
-from eventbus.kafka.tokens import NoToken, Tokens
+from eventbus.kafka.tokens import NoToken, Token, Tokens
 
 TOKENLESS = "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception"
 INVALID = 'sasl_ssl://h:1/1: SASL authentication error: {"status":"invalid_token"} (after 3ms in state AUTH_REQ)'
@@ -56,6 +57,13 @@ def test_a_token_that_has_come_meanwhile_is_waited_for() -> None:
     error = _no_answer(_tokens(None), TOKENLESS)
     assert isinstance(error, RetriableError)
     assert "token" not in str(error)
+
+
+def test_a_complaint_of_the_old_token_is_no_reason_to_stop_when_there_is_a_new_one() -> None:
+    tokens = Tokens(lambda: Token("new", SystemClock().now_ms() + 60_000))
+    tokens.trouble = AWAY
+    tokens.get()
+    assert isinstance(_no_answer(tokens, INVALID), RetriableError)
 
 
 def test_a_good_token_that_is_refused_needs_a_person() -> None:
