@@ -18,7 +18,9 @@ class OwnedRepositories(SpecModel):
     """Several repositories of one owner."""
 
     owner: Text
+    """Whose they are."""
     names: tuple[Text, ...]
+    """Which ones."""
 
 
 class GithubApp(SpecModel):
@@ -26,7 +28,9 @@ class GithubApp(SpecModel):
 
     privateKey: SecretKeySelector
     appID: StrictInt
+    """The number of the app."""
     installationID: StrictInt
+    """The number of its installation."""
 
 
 class GithubSpec(SignedForgeSpec):
