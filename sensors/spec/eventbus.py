@@ -20,7 +20,7 @@ from sensors.actions.kafka import BrokerList, tls_settings
 from sensors.actions.tls import Tls
 from sensors.secrets import SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
-from sensors.spec.fields import Bool, StringMap
+from sensors.spec.fields import Bool, StringMap, Text
 from sensors.spec.manifest import Manifest
 from sensors.spec.oauth import MskIam, OAuth
 
@@ -100,15 +100,29 @@ class BusSasl(SpecModel):
         return None if source is None else Tokens(source.token)
 
 
+class ConsumerGroup(SpecModel):
+    """argo-events' settings of its one consumer group."""
+
+    groupName: Text | None = None
+    """Does nothing."""
+    oldest: Bool = False
+    """Does nothing: a sensor's own `startFrom` says where it begins."""
+    startOldest: Bool = False
+    """What argo-events' pages call `oldest`."""
+    rebalanceStrategy: Text | None = None
+    """Does nothing."""
+
+
 class KafkaBus(SpecModel):
     """A Kafka cluster."""
 
-    refused: ClassVar[Mapping[str, str]] = {
-        "topic": "`topic` cannot be chosen: events are in the topic `{namespace}-{name of the EventBus}`",
-        "version": "`version` is not needed: the client asks the brokers; leave it out",
-        "consumerGroup": "`consumerGroup` cannot be chosen: every stage of a sensor has a group; leave it out",
-        "partitioner": "`partitioner` cannot be chosen: an event's key decides, without one each has its turn",
+    without_effect: ClassVar[Mapping[str, str]] = {
+        "version": "`version` does nothing here: the client asks the brokers",
+        "consumerGroup": "`consumerGroup` does nothing here: every stage of a sensor has a group of its own",
+        "partitioner": "`partitioner` does nothing here: an event's key decides, without one each has its turn",
+        "consumerBatchMaxWait": "`consumerBatchMaxWait` does nothing here: nobody waits for a batch to fill",
     }
+    """What argo-events has here and this bus has no use for, and why."""
 
     url: BrokerList
     """The brokers, as `host:port`, separated by commas."""
@@ -122,6 +136,17 @@ class KafkaBus(SpecModel):
     """Settings of those that read."""
     topics: StringMap = Field(default={})
     """Settings of topics that are created, by Kafka's names. Topics that exist stay as they are."""
+
+    topic: Text | None = None
+    """As in argo-events, but it cannot be chosen: it is `{namespace}-{name}`, or left out."""
+    version: Text | None = None
+    """Does nothing: the client asks the brokers."""
+    consumerGroup: ConsumerGroup | None = None
+    """Does nothing: every stage of a sensor has a group of its own."""
+    partitioner: Text | None = None
+    """Does nothing: an event's key decides, without one each partition has its turn."""
+    consumerBatchMaxWait: Text | None = None
+    """Does nothing: nobody waits for a batch to fill."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -195,9 +220,19 @@ class EventBusManifest(Manifest):
     def flaws(cls, data: Any) -> Iterator[Flaw]:
         name, namespace = get(data, "metadata", "name"), get(data, "metadata", "namespace") or "default"
         try:
-            BusName(str(namespace), str(name))
+            expected = BusName(str(namespace), str(name)).event_topic
         except ConfigError as error:
             yield Flaw(("metadata", "name"), str(error))
+            return
+        topic = get(data, "spec", "kafka", "topic")
+        if isinstance(topic, str) and topic != expected:
+            message = f"`topic` cannot be chosen: events are in the topic `{expected}`; leave it out"
+            yield Flaw(("spec", "kafka", "topic"), message)
+
+    def advice(self) -> Iterator[Flaw]:
+        for field, reason in KafkaBus.without_effect.items():
+            if field in self.spec.kafka.model_fields_set:
+                yield Flaw(("spec", "kafka", field), reason, about_key=True)
 
     @property
     def bus_name(self) -> BusName:

@@ -205,8 +205,7 @@ def test_settings_of_clients_and_topics(file: Path) -> None:
     ("text", "place", "message"),
     [
         ("    tsl: {}\n", "7:5", "unknown field `tsl`; did you mean `tls`?"),
-        ("    version: 2.5.0\n", "7:5", "`version` is not needed"),
-        ("    topic: events\n", "7:5", "events are in the topic"),
+        ("    topic: events\n", "7:12", "events are in the topic `shop-central`; leave it out"),
         ("    producer: {acks: '1'}\n", "7:16", "`acks` is chosen by the event bus"),
         ("    producer: {linger.mss: '1'}\n", "7:28", 'No such configuration property: "linger.mss"'),
         ("    consumer: {fetch.min.bytes: many}\n", "7:33", "Invalid value for configuration property"),
@@ -225,6 +224,14 @@ def test_every_mistake_has_its_place(file: Path, text: str, place: str, message:
         load_event_bus(file)
     assert f"{file}:{place}: " in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_what_argo_events_has_and_nobody_needs_here_is_told(file: Path) -> None:
+    fields = "    version: 2.5.0\n    consumerGroup: {groupName: g, oldest: true}\n    partitioner: hash\n"
+    file.write_text(HEAD + "    topic: shop-central\n" + fields + "    consumerBatchMaxWait: '0'\n")
+    warnings = [str(each) for each in load_event_bus(file).warnings]
+    assert len(warnings) == 4
+    assert warnings[0].startswith(f"{file}:8:5: `version` does nothing here: the client asks the brokers")
 
 
 def test_what_amazon_needs_and_is_not_installed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
