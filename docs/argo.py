@@ -1,10 +1,10 @@
-"""The fields of an argo-events Sensor, and its known faults: what the page about compatibility is measured against."""
+"""The fields of argo-events' manifests, and its known faults: what the page about compatibility is measured against."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-FIELDS: Mapping[str, str] = {
+SENSOR_FIELDS: Mapping[str, str] = {
     "spec": "dependencies triggers template eventBusName replicas revisionHistoryLimit loggingFields "
     "errorOnFailedRound",
     "spec.template": "metadata serviceAccountName container volumes securityContext nodeSelector tolerations "
@@ -51,7 +51,70 @@ FIELDS: Mapping[str, str] = {
     "spec.triggers[].template.pulsar": "url topic parameters payload tlsTrustCertsSecret tlsAllowInsecureConnection "
     "tlsValidateHostname tls authTokenSecret connectionBackoff authAthenzParams authAthenzSecret",
 }
-"""Where in a manifest, and which fields argo-events has there."""
+"""Where in a Sensor, and which fields argo-events has there."""
+
+_WEBHOOK = "endpoint method port url serverCertSecret serverKeySecret metadata authSecret maxPayloadSize basicAuth"
+EVENT_SOURCE_FIELDS: Mapping[str, str] = {
+    "spec": "eventBusName template service replicas minio calendar file resource webhook amqp kafka mqtt nats sns sqs "
+    "pubSub github gitlab hdfs slack storageGrid azureEventsHub stripe emitter redis nsq pulsar generic "
+    "bitbucketserver bitbucket redisStream azureServiceBus azureQueueStorage sftp gerrit mns",
+    "spec.webhook{}": f"{_WEBHOOK} filter",
+    "spec.github{}": "id webhook owner repository events apiToken webhookSecret insecure active contentType "
+    "githubBaseURL githubUploadURL deleteHookOnFinish metadata repositories organizations githubApp filter",
+    "spec.github{}.webhook": _WEBHOOK,
+    "spec.github{}.repositories[]": "owner names",
+    "spec.github{}.githubApp": "privateKey appID installationID",
+    "spec.gitlab{}": "webhook projectID events accessToken enableSSLVerification gitlabBaseURL deleteHookOnFinish "
+    "metadata projects secretToken filter groups",
+    "spec.bitbucket{}": "deleteHookOnFinish metadata webhook auth events owner projectKey repositorySlug repositories "
+    "filter",
+    "spec.bitbucket{}.auth": "basic oauthToken",
+    "spec.bitbucket{}.repositories[]": "owner repositorySlug",
+    "spec.slack{}": "signingSecret token webhook metadata filter",
+    "spec.calendar{}": "schedule interval exclusionDates timezone metadata persistence filter",
+    "spec.calendar{}.persistence": "catchup configMap",
+    "spec.calendar{}.persistence.catchup": "enabled maxDuration",
+    "spec.file{}": "eventType watchPathConfig polling metadata filter",
+    "spec.file{}.watchPathConfig": "directory path pathRegexp",
+    "spec.resource{}": "namespace filter group version resource eventTypes metadata",
+    "spec.resource{}.filter": "prefix labels fields createdBy afterStart",
+    "spec.amqp{}": "url exchangeName exchangeType routingKey connectionBackoff jsonBody tls metadata exchangeDeclare "
+    "queueDeclare queueBind consume auth urlSecret filter",
+    "spec.amqp{}.exchangeDeclare": "durable autoDelete internal noWait",
+    "spec.amqp{}.queueDeclare": "name durable autoDelete exclusive noWait arguments",
+    "spec.amqp{}.queueBind": "noWait",
+    "spec.amqp{}.consume": "consumerTag autoAck exclusive noLocal noWait",
+    "spec.kafka{}": "url partition topic connectionBackoff tls jsonBody metadata consumerGroup limitEventsPerSecond "
+    "version sasl filter config schemaRegistry awsMskIamAuth",
+    "spec.kafka{}.consumerGroup": "groupName oldest rebalanceStrategy",
+    "spec.mqtt{}": "url topic clientId connectionBackoff jsonBody tls metadata filter auth",
+    "spec.nats{}": "url subject connectionBackoff jsonBody tls metadata auth filter queue",
+    "spec.nats{}.auth": "basic token nkey credential",
+    "spec.sqs{}": "accessKey secretKey region queue waitTimeSeconds roleARN jsonBody queueAccountId metadata dlq "
+    "filter endpoint sessionToken",
+    "spec.minio{}": "endpoint bucket region insecure accessKey secretKey events filter metadata caCertificate",
+    "spec.minio{}.bucket": "key name",
+    "spec.minio{}.filter": "prefix suffix",
+    "spec.redis{}": "hostAddress password namespace db channels tls metadata filter jsonBody username",
+    "spec.redisStream{}": "hostAddress password db streams maxMsgCountPerRead consumerGroup tls metadata filter "
+    "username",
+    "spec.generic{}": "url config insecure jsonBody metadata authSecret filter",
+}
+"""Where in an EventSource; of the kinds that are here or are being written."""
+
+EVENT_BUS_FIELDS: Mapping[str, str] = {
+    "spec": "nats jetstream kafka jetstreamExotic",
+    "spec.kafka": "url topic version tls sasl consumerGroup partitioner consumerBatchMaxWait",
+    "spec.kafka.tls": "caCertSecret clientCertSecret clientKeySecret insecureSkipVerify enabled",
+    "spec.kafka.sasl": "mechanism userSecret passwordSecret",
+    "spec.kafka.consumerGroup": "groupName oldest rebalanceStrategy",
+}
+
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    "Sensor": SENSOR_FIELDS,
+    "EventSource": EVENT_SOURCE_FIELDS,
+    "EventBus": EVENT_BUS_FIELDS,
+}
 
 PROBLEMS = range(1, 19)
 """Faults of its Kafka bus. Each is described by the test that shows that we do not have it."""

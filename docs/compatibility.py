@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docs.argo import FIELDS, PAINS, PROBLEMS
-from sensors.spec.differences import DIFFERENCES
-from sensors.spec.loader import inspect_text
+from eventsources.kinds import ANY_KIND, DIFFERENT, KINDS
 from sensors.spec.problems import Problem
-from sensors.spec.schema import sensor_schema
+from sensors.spec.schema import manifest_schema
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus" / "argo-examples"
@@ -30,23 +29,20 @@ _INTRODUCTION = """\
 
 # Compatibility with argo-events
 
-A Sensor of argo-events is read as it is, with `apiVersion: argoproj.io/v1alpha1`. What works means the same, but for
-[what differs](#what-differs); what does not work is refused by name and line, never ignored. `eventbus validate FILE`
-says whether a manifest loads, and `eventbus convert FILE` what will be different for it.
+Sensors, EventSources and Kafka EventBuses of argo-events are read as they are, with `apiVersion: argoproj.io/v1alpha1`.
+What works means the same, but for [what differs](#what-differs); what does not work is refused by name and line, never
+ignored. `eventbus validate FILE` says whether a manifest loads, and `eventbus convert FILE` what will be different for
+it.
 
 ## Fields
-
-| where | works | differs | refused | only here |
-|---|---|---|---|---|
 """
+_FIELDS_HEAD = "| where | works | differs | refused | only here |\n|---|---|---|---|---|\n"
 _DIFFERENCES = """\
 ## What differs
 
 `eventbus convert` names these where they concern a manifest. More about filters: [Filters](filters.md).
-
-| field | difference |
-|---|---|
 """
+_DIFFERENCES_HEAD = "| field | difference |\n|---|---|\n"
 _FAULTS = """\
 ## Faults of argo-events
 
@@ -62,8 +58,10 @@ def compatibility_page(examples: str | None = None) -> str:
     """The page; with these results of the examples, else with those that it has."""
     return "\n".join(
         [
-            _INTRODUCTION + "".join(_field_rows()),
-            _DIFFERENCES + "".join(_difference_rows()),
+            _INTRODUCTION,
+            *(f"### {kind}\n\n{_FIELDS_HEAD}{''.join(_field_rows(kind))}" for kind in KINDS),
+            _DIFFERENCES,
+            *(f"### Of {KINDS[kind].plural}\n\n{_DIFFERENCES_HEAD}{''.join(_difference_rows(kind))}" for kind in KINDS),
             examples or _committed_examples(),
             _FAULTS + "".join(_fault_rows()),
         ]
@@ -73,10 +71,10 @@ def compatibility_page(examples: str | None = None) -> str:
 # --- fields ---------------------------------------------------------------------------------------------------------
 
 
-def _field_rows() -> Iterator[str]:
-    differing = {field for each in DIFFERENCES for field in each.fields}
-    for place, names in FIELDS.items():
-        schema, theirs = _at(place), names.split()
+def _field_rows(kind: str) -> Iterator[str]:
+    differing = {field for each in DIFFERENT[kind] for field in each.fields}
+    for place, names in FIELDS[kind].items():
+        schema, theirs = _at(kind, place), names.split()
         if schema is None:
             continue  # which its parent's row says
         properties = schema.get("properties", {name: {} for name in theirs})
@@ -91,46 +89,49 @@ def _field_rows() -> Iterator[str]:
         yield f"| `{place}` | {' | '.join(', '.join(f'`{name}`' for name in cell) for cell in cells)} |\n"
 
 
-def _difference_rows() -> Iterator[str]:
-    for each in DIFFERENCES:
-        fields = [f"`{field.removeprefix('spec.')}`" for field in each.fields if _at(field) is not None]
+def _difference_rows(kind: str) -> Iterator[str]:
+    for each in DIFFERENT[kind]:
+        fields = [f"`{field.removeprefix('spec.')}`" for field in each.fields if _at(kind, field) is not None]
         if fields:
             yield f"| {', '.join(fields)} | {each.meaning} |\n"
 
 
-def _at(place: str) -> Mapping[str, Any] | None:
+def _at(kind: str, place: str) -> Mapping[str, Any] | None:
     """The schema of what stands at a place of a manifest; None where nothing may."""
-    schema = _schema()
+    whole = _schema(kind)
+    schema: Any = whole
     for step in place.split("."):
-        schema = _resolved(schema).get("properties", {}).get(step.removesuffix("[]"))
+        schema = _resolved(schema, whole).get("properties", {}).get(step.rstrip("[]{}"))
         if schema is None:
             return None
         if step.endswith("[]"):
-            schema = _resolved(schema)["items"]
-    return _resolved(schema)
+            schema = _resolved(schema, whole)["items"]
+        if step.endswith("{}"):
+            schema = _resolved(schema, whole)["additionalProperties"]
+    return _resolved(schema, whole)
 
 
-def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
     """Past references, and past null where something may be left out."""
     if "$ref" in schema:
-        return _resolved(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
+        return _resolved(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
     given = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
-    return _resolved(given[0]) if given else schema
+    return _resolved(given[0], whole) if given else schema
 
 
 @cache
-def _schema() -> Mapping[str, Any]:
-    return sensor_schema()
+def _schema(kind: str) -> Mapping[str, Any]:
+    return manifest_schema(KINDS[kind])
 
 
 # --- examples -------------------------------------------------------------------------------------------------------
 
 
 def example_results() -> dict[str, str]:
-    """What becomes of each Sensor among the examples, by its file; nothing where they are not at hand."""
+    """What becomes of each manifest among the examples, by its file; nothing where they are not at hand."""
     results = {}
     for file in sorted(CORPUS.glob("*.y*ml")):
-        found = inspect_text(file.read_text(), file.name)
+        found = ANY_KIND.inspect_text(file.read_text(), file.name)
         if found.manifests or found.problems:
             results[file.name] = _result(list(found.problems))
     return results
@@ -140,7 +141,7 @@ def examples_section(results: Mapping[str, str]) -> str:
     loaded = sum(result == "loads" for result in results.values())
     rows = [f"| `{file}` | {result} |" for file, result in results.items()]
     share = f"{loaded} of {len(results)} load ({100 * loaded // len(results)} %)."
-    head = f"Sensors that its users start from: {share} What is refused is named with its line."
+    head = f"Manifests that its users start from: {share} What is refused is named with its line."
     return "\n".join([_EXAMPLES_HEADING, "", head, "", "| manifest | result |", "|---|---|", *rows, ""])
 
 

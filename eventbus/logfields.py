@@ -1,10 +1,12 @@
-"""Fields that every log line of a sensor carries (`loggingFields`), whoever writes it on the sensor's threads."""
+"""Fields that every log line of a sensor or event source carries (`loggingFields`), whoever writes it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from functools import partial
 
 FIELDS_ATTRIBUTE = "logging_fields"
 """Of a log record: the fields, by name. They are also attributes of their own where there is none of that name."""
@@ -15,6 +17,21 @@ _fields: ContextVar[Mapping[str, str] | None] = ContextVar("logging_fields", def
 def carry(fields: Mapping[str, str]) -> None:
     """From now on, in this thread and in those that inherit its context."""
     _fields.set(fields)
+
+
+@contextmanager
+def carrying(fields: Mapping[str, str]) -> Iterator[None]:
+    """For a while, in this thread and in those that inherit its context meanwhile."""
+    before = _fields.set(fields)
+    try:
+        yield
+    finally:
+        _fields.reset(before)
+
+
+def inheriting(target: Callable[[], object]) -> Callable[[], object]:
+    """For a new thread: what it runs carries what is carried here and now."""
+    return partial(copy_context().run, target)
 
 
 class CarriedFields(logging.Filter):
@@ -31,7 +48,7 @@ class CarriedFields(logging.Filter):
 _carried_fields = CarriedFields()
 
 
-def sensor_logger(name: str) -> logging.Logger:
+def fields_logger(name: str) -> logging.Logger:
     """A logger whose records carry the fields, whatever handlers the program has."""
     logger = logging.getLogger(name)
     logger.addFilter(_carried_fields)

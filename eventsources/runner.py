@@ -6,11 +6,10 @@ replica works: it is elected, and stops before another may begin. Should it not 
 
 from __future__ import annotations
 
-import logging
 import random
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import groupby
 from threading import Event as Flag
@@ -23,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
 from eventbus.errors import ConfigError, EventBusError, MachineError
+from eventbus.logfields import carrying, fields_logger, inheriting
 from eventsources.base import Context, Endpoint, Identity, Source, SourceError, SourceSpec, Stop
 from eventsources.delivery import ThroughJournal, ThroughSink
 from eventsources.drafts import Drafts
@@ -45,7 +45,7 @@ _STEADY_SECONDS = 60.0
 """Who has worked for so long begins with the shortest pause again."""
 _LOOK_SECONDS = 0.2
 
-log = logging.getLogger("eventbus.source")
+log = fields_logger("eventbus.source")
 
 
 Elect: TypeAlias = Callable[[str], Election]
@@ -64,12 +64,14 @@ class SourceRunner:
         self._bus = bus
         self._manifest = manifest
         self._stop = Flag()
-        self._sink = Sink(bus, self.metrics)
+        with self._logging():
+            self._sink = Sink(bus, self.metrics)
         self._threads: list[Thread] = []
         self._servers: list[Server] = []
         self._election: Election | None = None
         try:
-            self._prepare(elect, drain_seconds)
+            with self._logging():
+                self._prepare(elect, drain_seconds)
         except BaseException:
             self.stop()  # it has threads and sockets already
             raise
@@ -82,7 +84,7 @@ class SourceRunner:
             made = SOURCES[identity.kind].make(spec)
             if isinstance(made, Source):
                 run = partial(self._drive, made, identity, spec)
-                self._threads.append(Thread(target=run, name=f"source-{identity}", daemon=True))
+                self._threads.append(Thread(target=inheriting(run), name=f"source-{identity}", daemon=True))
             elif isinstance(spec, ReceiverSpec):
                 route = Route(made, identity, Sieve.of(spec), spec.listening.maxPayloadSize)
                 endpoints.append((made, route, spec.listening))
@@ -108,7 +110,8 @@ class SourceRunner:
     def start(self) -> Self:
         for server in self._servers:
             server.start()
-            log.info("%s listens on port %d", self.name, server.port)
+            with self._logging():
+                log.info("%s listens on port %d", self.name, server.port)
         for thread in self._threads:
             thread.start()
         return self
@@ -122,8 +125,13 @@ class SourceRunner:
             if thread.ident is not None:
                 thread.join()
         if self._election is not None:
-            self._election.close()
+            with self._logging():
+                self._election.close()
         self._sink.close()
+
+    def _logging(self) -> AbstractContextManager[None]:
+        """What is logged in it, and by threads that are made in it, carries the fields of the manifest."""
+        return carrying(self._manifest.spec.loggingFields)
 
     def __enter__(self) -> Self:
         return self

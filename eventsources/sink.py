@@ -18,6 +18,7 @@ import msgspec
 from eventbus.bus import Bus
 from eventbus.errors import EventBusError, LogError, RetriableError, UnproducibleError
 from eventbus.events import Event
+from eventbus.logfields import inheriting
 from eventbus.ports import Output, Position
 from eventsources.base import Identity, SourceSpec
 from eventsources.metrics import Outcome, SourceMetrics
@@ -79,7 +80,7 @@ class Sink:
         self._events = self._bytes = 0
         self._changed = Condition()
         self._closed = False
-        self._thread = Thread(target=self._serve, name="eventbus-sink", daemon=True)
+        self._thread = Thread(target=inheriting(self._serve), name="eventbus-sink", daemon=True)
         self._thread.start()
 
     def offer(self, identity: Identity, sieve: Sieve, event: Event, done: Done) -> None:

@@ -11,7 +11,7 @@ from eventsources.base import Identity, SourceSpec
 from eventsources.receiver.listening import DEFAULT_PORT, ReceiverSpec
 from eventsources.sources import REFUSED, SOURCES
 from sensors.spec.base import Flaw, SpecModel, get
-from sensors.spec.fields import CountFromOne, EventReference, KubernetesName
+from sensors.spec.fields import CountFromOne, EventReference, KubernetesName, StringMap
 from sensors.spec.loader import Reader
 from sensors.spec.manifest import Manifest
 from sensors.spec.models import SensorManifest
@@ -22,11 +22,12 @@ class EventSourceSpecBase(SpecModel):
     """Where events come from: sections by kind, in each of them specs by the name of the event."""
 
     refused: ClassVar[Mapping[str, str]] = REFUSED
-    not_yet: ClassVar[frozenset[str]] = frozenset({"loggingFields"})
 
     eventBusName: KubernetesName = "default"
     replicas: CountFromOne = 1
     """Of sources that must run once, one replica works and the others wait."""
+    loggingFields: StringMap = Field(default={})
+    """Every log line of the source carries these fields: as members of JSON lines, at the end of others."""
     template: PodTemplate | None = None
     service: KubernetesObject | None = None
     """The Kubernetes Service in front of the pods."""

@@ -1,4 +1,4 @@
-"""`eventbus convert`: argo-events' Sensors become ours."""
+"""`eventbus convert`: argo-events' manifests become ours."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def convert(
     write: Annotated[bool, typer.Option("--write", "-w", help="Change the files instead of printing them.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Rewrite argo-events Sensors to our API group, and tell on stderr what they will do differently.
+    """Rewrite manifests of argo-events to our API group, and tell on stderr what they will do differently.
 
-    Comments, order and spelling stay as they are. Exit code 1 if a Sensor cannot be loaded here.
+    Comments, order and spelling stay as they are. Exit code 1 if one of them cannot be loaded here.
     """
     from eventbus.cli.manifests import STDIN, find_manifests
 
@@ -45,11 +45,12 @@ def convert(
 
 def _converted(path: Path) -> Conversion:
     from eventbus.cli.manifests import read_source, shown_name
+    from eventsources.kinds import ANY_KIND, DIFFERENT
     from sensors.spec.convert import Conversion, convert_text
     from sensors.spec.problems import ManifestError
 
     try:
-        return convert_text(read_source(path), shown_name(path))
+        return convert_text(read_source(path), shown_name(path), ANY_KIND, DIFFERENT)
     except ManifestError as error:
         return Conversion("", 0, [], error.problems)
 
@@ -84,5 +85,5 @@ def _report(conversions: list[Conversion], output: Output) -> None:
         say(("error: ", "bold red"), str(problem), to=err)
     for finding in findings:
         say(("differs: ", "yellow"), str(finding), to=err)
-    totals = [counted(converted, "sensor"), counted(len(findings), "difference"), counted(len(problems), "error")]
+    totals = [counted(converted, "manifest"), counted(len(findings), "difference"), counted(len(problems), "error")]
     say(f"{totals[0]} converted, {', '.join(totals[1:])}", to=err)

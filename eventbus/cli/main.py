@@ -45,7 +45,9 @@ app.command(
     epilog=examples("eventbus validate orders.yaml", "eventbus validate manifests/ --strict --output json"),
 )(validate)
 app.command(epilog=examples("eventbus convert sensor.yaml > ours.yaml", "eventbus convert manifests/ --write"))(convert)
-app.command(epilog=examples("eventbus schema > sensor.schema.json"))(schema)
+app.command(
+    epilog=examples("eventbus schema > sensor.schema.json", "eventbus schema EventSource > source.schema.json")
+)(schema)
 app.command(
     epilog=examples(
         "eventbus run orders.yaml",

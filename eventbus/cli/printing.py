@@ -69,5 +69,5 @@ def _harmless(part: str | Styled) -> str | Styled:
     return "\n".join(map(one_line, text.split("\n"))), style
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"

@@ -24,10 +24,15 @@ class Report(msgspec.Struct, frozen=True):
     file: str
     sensors: list[str]
     event_sources: list[str]
+    event_buses: list[str]
     others: int
     """Documents of other kinds, which are passed over."""
     errors: list[Problem]
     warnings: list[Problem]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.sensors, *self.event_sources, *self.event_buses]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -36,6 +41,7 @@ class Summary(msgspec.Struct, frozen=True):
     files: int
     sensors: int
     event_sources: int
+    event_buses: int
     others: int
     errors: int
     warnings: int
@@ -46,6 +52,7 @@ class Summary(msgspec.Struct, frozen=True):
             len(reports),
             sum(len(report.sensors) for report in reports),
             sum(len(report.event_sources) for report in reports),
+            sum(len(report.event_buses) for report in reports),
             sum(report.others for report in reports),
             sum(len(report.errors) for report in reports),
             sum(len(report.warnings) for report in reports),
@@ -56,6 +63,7 @@ class Summary(msgspec.Struct, frozen=True):
             counted(self.files, "file"),
             counted(self.sensors, "sensor"),
             *([counted(self.event_sources, "event source")] if self.event_sources else []),
+            *([counted(self.event_buses, "event bus", "event buses")] if self.event_buses else []),
             counted(self.errors, "error"),
             counted(self.warnings, "warning"),
         ]
@@ -85,30 +93,30 @@ def validate(
 
 
 def _reports(path: Path) -> Iterable[Report]:
-    """About a file, or about all in a directory. Whoever names something without a Sensor probably meant another."""
+    """About a file, or about all in a directory. Whoever names something without a manifest probably meant another."""
     from eventbus.cli.manifests import find_manifests, shown_name
     from sensors.spec.problems import Problem
 
     reports = [_report(file) for file in find_manifests([path])]
-    if not any(report.sensors or report.event_sources or report.errors for report in reports):
-        reports[0].warnings.append(Problem("there is no Sensor and no EventSource here", shown_name(path)))
+    if not any(report.names or report.errors for report in reports):
+        reports[0].warnings.append(Problem("there is no Sensor, EventSource or EventBus here", shown_name(path)))
     return reports
 
 
 def _report(path: Path) -> Report:
     from eventbus.cli.manifests import read_source, shown_name
-    from eventsources.spec import MANIFESTS
+    from eventsources.kinds import ANY_KIND, KINDS
     from sensors.spec.problems import ManifestError
 
     file = shown_name(path)
     try:
-        found = MANIFESTS.inspect_text(read_source(path), file)
+        found = ANY_KIND.inspect_text(read_source(path), file)
     except ManifestError as error:
-        return Report(file, [], [], 0, error.problems, [])
+        return Report(file, [], [], [], 0, error.problems, [])
     warnings = [warning for manifest in found.manifests for warning in manifest.warnings]
-    sensors = [each.name for each in found.manifests if each.called == "Sensor"]
-    sources = [each.name for each in found.manifests if each.called == "EventSource"]
-    return Report(file, sensors, sources, found.others, list(found.problems), warnings)
+    names = {kind: [each.name for each in found.manifests if each.called == kind] for kind in KINDS}
+    errors = list(found.problems)
+    return Report(file, names["Sensor"], names["EventSource"], names["EventBus"], found.others, errors, warnings)
 
 
 def _print(report: Report) -> None:
@@ -120,6 +128,5 @@ def _print(report: Report) -> None:
         say(f"… and {len(report.errors) - MAX_SHOWN} more errors in {report.file}")
     for problem in report.warnings:
         say(("warning: ", "yellow"), str(problem))
-    names = [*report.sensors, *report.event_sources]
-    if names and not report.errors:
-        say(("ok: ", "green"), f"{report.file}: {', '.join(names)}")
+    if report.names and not report.errors:
+        say(("ok: ", "green"), f"{report.file}: {', '.join(report.names)}")

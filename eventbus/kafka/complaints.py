@@ -20,11 +20,15 @@ from eventbus.errors import FatalError, LogError, RetriableError
 from eventbus.kafka import codes
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings
 from eventbus.kafka.connection import Config, Connection
-from eventbus.kafka.errors import log_error, needs_a_person, no_answer, translated
-from eventbus.kafka.handshake import certificate_fault, speaks_tls
+from eventbus.kafka.errors import log_error, needs_a_person, no_answer, no_token, translated
+from eventbus.kafka.handshake import certificate_fault, own_certificate_fault, speaks_tls
 
 _ADDRESS = re.compile(r"(?:\w+://)?\[?(?P<host>[^/\],]+)\]?:(?P<port>\d+)")
 _TIMING = re.compile(r"\s*\(after \d+ms in state \w+\)")
+
+_TOKENLESS = "Failed to acquire SASL OAUTHBEARER token: "
+_TOO_SOON = "Request not valid in current SASL state"
+"""A login was to be renewed within a second of the last one. The client connects anew then."""
 
 _PATIENCE = 2.0
 """Seconds until brokers that do not answer are suspected of not wanting to."""
@@ -46,10 +50,14 @@ class Complaints:
         self._settings = settings
         self._credentials = _credentials(settings.connection.security())
         self._last: KafkaError | None = None
+        self._before: LogError | None = None
+        """Why the last question had no answer. librdkafka does not repeat itself while the reason stays the same."""
 
     def note(self, error: KafkaError) -> None:
         """The client's callback for errors that belong to no request."""
         _log.debug("%s", error)
+        if _TOO_SOON in error.str():
+            return
         if needs_a_person(error) or error.code() in codes.NO_WAY_THERE:
             self._last = error
         elif error.code() == codes.ALL_BROKERS_DOWN:  # all that is said of a listener that hangs up
@@ -69,17 +77,26 @@ class Complaints:
             with translated(doing):
                 yield
         except RetriableError as error:
-            raise self._reason(client, doing) or error from None
-        self._last = None
+            raise self._reason(client, doing) or self._before or error from None
+        self._last = self._before = None
 
     def _reason(self, client: WithCredentials, doing: str) -> LogError | None:
         error, self._last = self._last, None
         if error is None:
             return None
+        self._before = None
+        tokens = self._settings.connection.tokens
+        if tokens is not None and error.code() in codes.BAD_CREDENTIALS and (tokens.trouble or tokens.recovering):
+            return None if tokens.trouble is None else no_token(tokens.trouble, doing)
+        if error.str().startswith(_TOKENLESS):
+            said = error.str().removeprefix(_TOKENLESS)
+            return None if tokens is not None else no_answer(doing, f"There is no token to log in with: {said}")
         if error.code() in codes.BAD_CREDENTIALS and self._renewed(client):
             _log.info("the Kafka credentials have changed: going on with the new ones")
             return None
-        return explained(error, doing, self._settings.connection)
+        reason = explained(error, doing, self._settings.connection)
+        self._before = reason if isinstance(reason, RetriableError) else None
+        return reason
 
     def _renewed(self, client: WithCredentials) -> bool:
         latest = _credentials(self._settings.connection.security())
@@ -130,7 +147,7 @@ def explained(error: KafkaError, doing: str, connection: Connection) -> LogError
     broker = _Broker(address["host"], int(address["port"]))
     said = _TIMING.sub("", error.str().partition(": ")[2]).rstrip(". ")
     if error.code() in codes.BAD_CREDENTIALS:
-        return _fatal(doing, f"{broker} does not let this client in: {said}. {_mechanism_advice(said)}")
+        return _fatal(doing, f"{broker} does not let this client in: {said}. {_advice(said, settings)}")
     if error.code() == codes.UNRESOLVED:
         return no_answer(doing, f"The name `{broker.host}` is not known here.")
     if "ssl" in str(settings.get("security.protocol")).lower():
@@ -145,7 +162,8 @@ def _tls_trouble(broker: _Broker, said: str, doing: str, settings: Config) -> Lo
     if fault is not None:
         return _fatal(doing, fault)
     if " alert " in said:
-        return _fatal(doing, f"{broker} refuses this client's certificate, or misses one: {said}.")
+        own = own_certificate_fault(str(broker), settings)
+        return _fatal(doing, own or f"{broker} refuses this client's certificate: {said}.")
     if speaks_tls(*broker) is False:
         return no_answer(doing, f"{broker} does not answer as TLS does: is it a listener without TLS?")
     return no_answer(doing)
@@ -155,8 +173,12 @@ def _fatal(doing: str, reason: str) -> FatalError:
     return FatalError(f"Kafka, {doing}: {reason}")
 
 
-def _mechanism_advice(said: str) -> str:
-    return "Check the mechanism." if "mechanism handshake" in said else "Check the user name and the password."
+def _advice(said: str, settings: Config) -> str:
+    if "mechanism handshake" in said:
+        return "Check the mechanism."
+    if "OAUTHBEARER" in (settings.get("sasl.mechanism"), settings.get("sasl.mechanisms")):
+        return "Check what the broker asks of a token: its issuer, audience and scope."
+    return "Check the user name and the password."
 
 
 def _credentials(settings: Config) -> tuple[str, str] | None:

@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from eventbus.errors import ConfigError
 from eventbus.kafka.connection import FETCHER_FIXED, WRITER_FIXED, Config, Connection
-from eventbus.kafka.errors import kafka_error
+from eventbus.kafka.errors import kafka_error, no_token
+from eventbus.kafka.tokens import NoToken
 
 Client = TypeVar("Client")
 
@@ -102,6 +103,7 @@ class Settings:
         return {
             **defaults,
             **self.connection.security(),
+            **self._login(),
             **chosen,
             **fixed,
             "bootstrap.servers": self.bootstrap_servers,
@@ -109,6 +111,17 @@ class Settings:
             "logger": _Chatter(),
             "error_cb": _log_error,
         }
+
+    def _login(self) -> Config:
+        """Whether there is a token is better known before: a client waits for it, and then does not say why."""
+        tokens = self.connection.tokens
+        if tokens is None:
+            return {}
+        try:
+            tokens.get()
+        except NoToken as trouble:
+            raise no_token(trouble, f"connecting to {self.bootstrap_servers}") from None
+        return {"oauth_cb": tokens}
 
 
 def setting_fault(name: str, value: str, *, of_consumer: bool) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventbus.errors import ConfigError
+from eventbus.kafka.tokens import Tokens
 from eventbus.topics import INTERNAL_BYTES
 
 CLIENT_ID = "eventbus"
@@ -66,6 +67,8 @@ class Connection(msgspec.Struct, frozen=True):
     """Settings of topics that are created; those that exist stay as they are."""
     secrets: Callable[[], Mapping[str, Any]] = dict
     """Reads the settings that nobody may see, for every new client. Raises `ConfigError`."""
+    tokens: Tokens | None = None
+    """For clients that log in by token."""
 
     def __post_init__(self) -> None:
         for name in (*self.clients, *self.producer, *self.consumer):

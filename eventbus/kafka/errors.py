@@ -23,6 +23,7 @@ from eventbus.errors import (
 )
 from eventbus.kafka import codes
 from eventbus.kafka.fetched import Trouble
+from eventbus.kafka.tokens import NoToken
 
 
 def log_error(error: KafkaError, doing: str) -> LogError:
@@ -36,6 +37,11 @@ def log_error(error: KafkaError, doing: str) -> LogError:
 
 def no_answer(doing: str, reason: str = "Check that the brokers run and can be reached from here.") -> RetriableError:
     return RetriableError(f"Kafka, {doing}: no answer. {reason}")
+
+
+def no_token(trouble: NoToken, doing: str) -> LogError:
+    """Our error for a client that has nothing to log in with."""
+    return (RetriableError if trouble.passing else FatalError)(f"Kafka, {doing}: {trouble}")
 
 
 def _reaction(error: KafkaError) -> type[LogError]:

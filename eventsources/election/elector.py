@@ -11,7 +11,6 @@ must stop has to hear of it at once all the same.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import socket
@@ -21,11 +20,12 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from eventbus.clock import SystemClock
+from eventbus.logfields import fields_logger, inheriting
 from eventbus.ports import Clock
 from eventsources.election.lease import JITTER, Create, Get, Lease, Replace, Request, Timings, Wait
 from eventsources.election.ports import Answer, LeaseStore, Stop, Unreachable
 
-log = logging.getLogger("eventbus.election")
+log = fields_logger("eventbus.election")
 
 _GLANCE_SECONDS = 0.1
 """How often who waits for leadership looks whether it should stop."""
@@ -69,7 +69,7 @@ class Elector:
         """Guards the lease, except for a look at its term, and what was announced about it."""
         self._failure: Exception | None = None
         self._threads = [
-            threading.Thread(target=target, name=f"election {store.name}", daemon=True)
+            threading.Thread(target=inheriting(target), name=f"election {store.name}", daemon=True)
             for target in (self._drive, self._watch)
         ]
         for thread in self._threads:

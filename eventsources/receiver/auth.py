@@ -26,7 +26,9 @@ class SignatureSpec(SpecModel):
     header: Text = "X-Hub-Signature-256"
     """Where the digest is."""
     algorithm: Literal["sha256", "sha512", "sha1"] = "sha256"
+    """How the digest is made."""
     encoding: Literal["hex", "base64"] = "hex"
+    """How it is written."""
     prefix: Text = "sha256="
     """What stands before the digest."""
 

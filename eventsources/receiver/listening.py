@@ -42,8 +42,12 @@ class ListeningSpec(SpecModel):
 
     endpoint: Annotated[Text, AfterValidator(_path)]
     """The path."""
-    port: Annotated[StrictInt, BeforeValidator(_port), Field(ge=0, le=65535)] = DEFAULT_PORT
+    port: Annotated[StrictInt, BeforeValidator(_port, json_schema_input_type=int | str), Field(ge=0, le=65535)] = (
+        DEFAULT_PORT
+    )
+    """Where to listen. Endpoints of one port share a server."""
     method: Annotated[Text, AfterValidator(_method)] = "POST"
+    """What requests must be: POST, PUT or PATCH."""
     url: Text = ""
     """How this is reached from outside, without the path: what hooks are registered with."""
     maxPayloadSize: Annotated[StrictInt, Field(ge=1, le=8 << 20)] = MOST_BYTES

@@ -11,6 +11,7 @@ from threading import Thread
 import uvicorn
 
 from eventbus.errors import ConfigError
+from eventbus.logfields import inheriting
 from eventsources.receiver.app import Receiver
 from eventsources.receiver.patience import BoundedProtocol
 
@@ -43,7 +44,7 @@ class Server:
         config.load()
         config.ssl = tls
         self._server = _Server(config)
-        self._thread = Thread(target=self._run, name=f"receiver-{self.port}", daemon=True)
+        self._thread = Thread(target=inheriting(self._run), name=f"receiver-{self.port}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -44,7 +44,9 @@ class BitbucketRepository(SpecModel):
     """One repository."""
 
     owner: Text
+    """Whose it is."""
     repositorySlug: Text
+    """Its name in URLs."""
 
 
 class BitbucketSpec(SignedForgeSpec):

@@ -69,6 +69,7 @@ class CalendarSpec(SourceSpec):
     interval: Annotated[Duration, AfterValidator(_not_too_short)] | None = None
     """Every so often, counted from 1970: whoever counts comes to the same ticks."""
     timezone: Text = "UTC"
+    """Where `schedule` is meant, such as `Europe/Berlin`."""
     exclusionDates: tuple[Annotated[Text, AfterValidator(_exclusion)], ...] = ()
     """No ticks on these days, or at these times."""
     missed: Missed = "catchUp"

@@ -24,7 +24,9 @@ class OwnedRepositories(SpecModel):
     """Several repositories of one owner."""
 
     owner: Text
+    """Whose they are."""
     names: tuple[Text, ...]
+    """Which ones."""
 
 
 class GithubApp(SpecModel):
@@ -32,7 +34,9 @@ class GithubApp(SpecModel):
 
     privateKey: SecretKeySelector
     appID: StrictInt
+    """The number of the app."""
     installationID: StrictInt
+    """The number of its installation."""
 
 
 class GithubSpec(SignedForgeSpec):

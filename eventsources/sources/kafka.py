@@ -108,7 +108,9 @@ class KafkaSourceSpec(SourceSpec, KafkaAddress):
     def connection(self) -> Connection:
         """Raises `ConfigError` when a secret is not there."""
         self.security()
-        return Connection(self.url, {} if isinstance(self.config, str) else self.config, secrets=self.security)
+        return Connection(
+            self.url, {} if isinstance(self.config, str) else self.config, secrets=self.security, tokens=self.tokens()
+        )
 
 
 class Feed(Protocol):

@@ -28,6 +28,7 @@ class RedisSpec(RedisServerSpec):
     """Messages of channels."""
 
     channels: Names
+    """Which ones to listen to."""
     jsonBody: Bool = False
     """Messages are JSON."""
     namespace: Text = ""

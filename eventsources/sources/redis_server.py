@@ -43,6 +43,7 @@ class RedisServerSpec(SourceSpec):
     hostAddress: Annotated[Text, AfterValidator(_address)]
     """The server, `host:port`."""
     db: Annotated[StrictInt, Field(ge=0)] = 0
+    """The number of the database."""
     username: Text = ""
     """Of an access control list; without it, the password is that of the default user."""
     password: SecretKeySelector | None = None

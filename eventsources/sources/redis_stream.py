@@ -42,6 +42,7 @@ class RedisStreamSpec(RedisServerSpec):
     """Messages of streams."""
 
     streams: Names
+    """Which ones to read."""
     consumerGroup: Annotated[Text, Field(min_length=1)] = "argo-events-cg"
     """On all streams. Who shares it shares the messages."""
     maxMsgCountPerRead: Annotated[StrictInt, Field(ge=0, le=10_000)] = 0

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from eventbus.errors import ConfigError
-from eventbus.logfields import sensor_logger
+from eventbus.logfields import fields_logger
 from sensors.actions.base import ActionError
 
 DELIVERY_SECONDS = 30
@@ -75,7 +75,7 @@ class DeliveryProducer:
 
     def _new_producer(self) -> Producer:
         try:
-            return Producer(self._config, logger=sensor_logger("eventbus.action.kafka"))
+            return Producer(self._config, logger=fields_logger("eventbus.action.kafka"))
         except KafkaException as error:
             raise ConfigError(f"the Kafka client cannot be made: {error.args[0].str()}") from None
 

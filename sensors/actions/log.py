@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StrictInt
 
-from eventbus.logfields import sensor_logger
+from eventbus.logfields import fields_logger
 from sensors.actions.base import ActionCall, ActionContext, SpecModel
 
-_logger = sensor_logger("eventbus.action")
+_logger = fields_logger("eventbus.action")
 
 
 class LogSpec(SpecModel):

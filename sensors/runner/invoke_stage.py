@@ -7,7 +7,7 @@ from functools import partial
 
 from eventbus.clock import Deadline
 from eventbus.errors import EventBusError
-from eventbus.logfields import sensor_logger
+from eventbus.logfields import fields_logger
 from eventbus.metadata import InvokeCommit, decode_invoke, encode_invoke
 from eventbus.names import Stage
 from eventbus.ports import Clock, Commit, Committed, Output, Record
@@ -25,7 +25,7 @@ from sensors.tasks import Task
 _WAIT_WHILE_RUNNING = 0.005
 """How long new records may wait for the loop while actions run; the executor cannot interrupt a poll."""
 
-log = sensor_logger("eventbus.sensor")
+log = fields_logger("eventbus.sensor")
 
 
 class InvokeStage:

@@ -37,7 +37,7 @@ from eventbus.errors import (
     UnknownOutcome,
     UnproducibleError,
 )
-from eventbus.logfields import sensor_logger
+from eventbus.logfields import fields_logger
 from eventbus.names import SensorName
 from eventbus.ports import Clock, Cluster, Commit, GroupConsumer, Output, TransactionalProducer
 from sensors.deadletters import DeadLetters
@@ -59,7 +59,7 @@ _RESTORE_POLL = 0.01
 FORGOTTEN_SECONDS = "forgotten_seconds"
 """The member of a log line that tells how long the turn took whose work was dropped."""
 
-log = sensor_logger("eventbus.sensor")
+log = fields_logger("eventbus.sensor")
 
 
 class _Phase(Enum):

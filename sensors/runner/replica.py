@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import EventBusError, FatalError
-from eventbus.logfields import carry, sensor_logger
+from eventbus.logfields import carry, fields_logger
 from eventbus.names import Stage
 from eventbus.ports import Clock, Cluster
 from eventbus.topics import Topology
@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.1
 _STALL_SECONDS = 60.0
 """With lag and no commit for this long, a replica is unhealthy and should be restarted."""
 
-log = sensor_logger("eventbus.sensor")
+log = fields_logger("eventbus.sensor")
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -1,25 +1,27 @@
-"""Rewrites argo-events' Sensors to our API group, and tells what they will do differently.
+"""Rewrites argo-events' manifests to our API group, and tells what they will do differently.
 
 Only the value of `apiVersion` is changed, at its place in the text: comments, order and spelling stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
 from sensors.spec.base import Flaw
-from sensors.spec.differences import DIFFERENCES
-from sensors.spec.loader import inspect_text
-from sensors.spec.models import KIND
+from sensors.spec.differences import Difference
+from sensors.spec.loader import Reader
 from sensors.spec.positions import Document
 from sensors.spec.problems import LINE_BREAK, Problem
 from sensors.spec.yamltree import Node, Scalar, Tree, find, plain, read_tree
 
 ARGO = "argoproj.io/v1alpha1"
 OURS = "eventbus.dev/v1alpha1"
+
+ByKind: TypeAlias = Mapping[str, Sequence[Difference]]
+"""What is different, for every kind that can be converted."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -40,37 +42,37 @@ class Conversion(msgspec.Struct, frozen=True):
 
     text: str
     converted: int
-    """How many Sensors have another API group now."""
+    """How many manifests have another API group now."""
     findings: Sequence[Finding]
     problems: Sequence[Problem]
-    """Why a Sensor in it cannot be loaded, here or anywhere."""
+    """Why a manifest in it cannot be loaded, here or anywhere."""
 
 
-def convert_text(text: str, file: str) -> Conversion:
-    """Convert every argo-events Sensor in a YAML text. One that is ours already, or no Sensor, stays as it is."""
+def convert_text(text: str, file: str, reader: Reader[Any], differences: ByKind) -> Conversion:
+    """Convert every manifest of argo-events in a YAML text. What is ours already, or something else, stays as it is."""
     tree = read_tree(text, file)
-    chosen = [node for node in tree.documents if _is_argo_sensor(plain(node))]
-    problems = inspect_text(text, file).problems
+    chosen = [node for node in tree.documents if _is_argo(plain(node), differences)]
+    problems = reader.inspect_text(text, file).problems
     refused = {(problem.line, problem.column) for problem in problems}
-    found = [finding for node in chosen for finding in _findings(Document(node, tree.source))]
+    found = [finding for node in chosen for finding in _findings(Document(node, tree.source), differences)]
     findings = [finding for finding in found if (finding.line, finding.column) not in refused]
     findings.sort(key=lambda each: (each.line, each.column))
     if tree.problems:
         return Conversion(text, 0, findings, problems)
     converted = _with_our_group(text, chosen)
-    stubborn = list(_unchanged(tree, converted))
+    stubborn = list(_unchanged(tree, converted, differences))
     if stubborn:
         return Conversion(text, 0, findings, [*stubborn, *problems])
     return Conversion(converted, len(chosen), findings, problems)
 
 
-def _is_argo_sensor(data: Any) -> bool:
-    return isinstance(data, dict) and data.get("kind") == KIND and data.get("apiVersion") == ARGO
+def _is_argo(data: Any, kinds: Collection[str]) -> bool:
+    return isinstance(data, dict) and data.get("kind") in kinds and data.get("apiVersion") == ARGO
 
 
-def _findings(document: Document) -> Iterator[Finding]:
+def _findings(document: Document, differences: ByKind) -> Iterator[Finding]:
     data = plain(document.root)
-    for each in DIFFERENCES:
+    for each in differences[data["kind"]]:
         for path in each.places(data):
             problem = document.problem(Flaw(path, each.meaning, about_key=True))
             yield Finding(each.name, each.meaning, problem.file, problem.line or 0, problem.column or 0)
@@ -87,12 +89,12 @@ def _with_our_group(text: str, documents: Sequence[Node]) -> str:
     return text
 
 
-def _unchanged(tree: Tree, converted: str) -> Iterator[Problem]:
-    """Sensors whose `apiVersion` is not simply written, so that changing it in place changes nothing, or more."""
+def _unchanged(tree: Tree, converted: str, kinds: Collection[str]) -> Iterator[Problem]:
+    """Manifests whose `apiVersion` is not simply written, so that changing it in place changes nothing, or more."""
     after = read_tree(converted, tree.source.file).documents
     for node, other in zip(tree.documents, after, strict=True):
         data = plain(node)
-        expected = {**data, "apiVersion": OURS} if _is_argo_sensor(data) else data
+        expected = {**data, "apiVersion": OURS} if _is_argo(data, kinds) else data
         if plain(other) != expected:
             message = f"`apiVersion` is not simply written here; write `apiVersion: {OURS}`"
             yield Document(node, tree.source).problem(Flaw(("apiVersion",), message, about_key=True))

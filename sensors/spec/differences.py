@@ -36,15 +36,23 @@ DIFFERENCES: list[Difference] = []
 _NOT_NEEDED_FOR_KAFKA = ("partition", "requiredAcks", "flushFrequency", "version")
 
 
-def difference(meaning: str, *fields: str) -> Callable[[Rule], Rule]:
-    """The decorated function finds where it applies; the difference is called as the function is."""
+def recorder(differences: list[Difference]) -> Callable[..., Callable[[Rule], Rule]]:
+    """Makes a decorator: `@difference(meaning, *fields)`."""
 
-    def register(rule: Rule) -> Rule:
-        name = rule.__name__.replace("_", "-")
-        DIFFERENCES.append(Difference(name, " ".join(meaning.split()), fields, rule))
-        return rule
+    def difference(meaning: str, *fields: str) -> Callable[[Rule], Rule]:
+        """The decorated function finds where it applies; the difference is called as the function is."""
 
-    return register
+        def register(rule: Rule) -> Rule:
+            name = rule.__name__.replace("_", "-")
+            differences.append(Difference(name, " ".join(meaning.split()), fields, rule))
+            return rule
+
+        return register
+
+    return difference
+
+
+difference = recorder(DIFFERENCES)
 
 
 def _dependencies(manifest: Any) -> Iterator[tuple[Path, Any]]:

@@ -1,19 +1,20 @@
 """What an EventBus manifest may contain: where Kafka is, and how its clients prove who they are.
 
-argo-events' fields are read where they mean something here. Every secret is read anew for every new client.
+argo-events' fields are read where they mean something here. Secrets are read anew for every client and every token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from eventbus.errors import ConfigError
 from eventbus.kafka.config import setting_fault
 from eventbus.kafka.connection import Connection, fixed_setting, fixed_topic_setting
+from eventbus.kafka.tokens import Tokens
 from eventbus.names import BusName
 from sensors.actions.kafka import BrokerList, tls_settings
 from sensors.actions.tls import Tls
@@ -21,6 +22,7 @@ from sensors.secrets import SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import Bool, StringMap, Text
 from sensors.spec.manifest import Manifest
+from sensors.spec.oauth import MskIam, OAuth
 
 _WITH_FIELDS = {
     "security.protocol": "`tls` and `sasl` decide that",
@@ -36,56 +38,11 @@ _WITH_FIELDS = {
 """Settings of librdkafka that a manifest has fields for, most of them because they are secret."""
 
 
-def _https(text: str) -> str:
-    if not text.startswith("https://"):
-        raise ValueError("must begin with `https://`: the client's secret is sent there")
-    return text
-
-
 class BusTls(Tls):
     """How to trust the brokers, and who we are."""
 
     enabled: Bool = True
     """As in argo-events: false leaves TLS off."""
-
-
-class OAuth(SpecModel):
-    """A token that an identity provider issues for client credentials (OIDC)."""
-
-    tokenEndpoint: Annotated[Text, AfterValidator(_https)]
-    """Where the provider issues tokens."""
-    clientIdSecret: SecretKeySelector
-    """The secret with the client's name."""
-    clientSecretSecret: SecretKeySelector
-    """The secret with the client's secret."""
-    scope: Text | None = None
-    """What the token is to be good for."""
-
-    def settings(self) -> dict[str, Any]:
-        scope = {} if self.scope is None else {"sasl.oauthbearer.scope": self.scope}
-        return {
-            "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.token.endpoint.url": self.tokenEndpoint,
-            "sasl.oauthbearer.client.id": self.clientIdSecret.read().reveal(),
-            "sasl.oauthbearer.client.secret": self.clientSecretSecret.read().reveal(),
-            **scope,
-        }
-
-
-class MskIam(SpecModel):
-    """Amazon MSK: a token signed with the AWS credentials of this process."""
-
-    region: Text
-    """Where the cluster is, such as `eu-central-1`."""
-
-    def settings(self) -> dict[str, Any]:
-        return {"oauth_cb": self._token}
-
-    def _token(self, _config: str) -> tuple[str, float]:
-        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - only Amazon's users have it
-
-        token, expires_ms = MSKAuthTokenProvider.generate_auth_token(self.region)
-        return token, expires_ms / 1000
 
 
 _BY_MECHANISM = {
@@ -129,14 +86,31 @@ class BusSasl(SpecModel):
 
     def settings(self) -> dict[str, Any]:
         """Raises `ConfigError` when a secret is not there."""
-        mechanism = "OAUTHBEARER" if self.awsMskIam is not None else self.mechanism
+        mechanism = "OAUTHBEARER" if self.tokens() is not None else self.mechanism
         settings: dict[str, Any] = {"sasl.mechanism": mechanism}
         if self.userSecret is not None and self.passwordSecret is not None:
             settings["sasl.username"] = self.userSecret.read().reveal()
             settings["sasl.password"] = self.passwordSecret.read().reveal()
-        for source in (self.oauth, self.awsMskIam):
-            settings |= {} if source is None else source.settings()
+        if self.oauth is not None:
+            self.oauth.credentials()
         return settings
+
+    def tokens(self) -> Tokens | None:
+        source = self.oauth or self.awsMskIam
+        return None if source is None else Tokens(source.token)
+
+
+class ConsumerGroup(SpecModel):
+    """argo-events' settings of its one consumer group."""
+
+    groupName: Text | None = None
+    """Does nothing."""
+    oldest: Bool = False
+    """Does nothing: a sensor's own `startFrom` says where it begins."""
+    startOldest: Bool = False
+    """What argo-events' pages call `oldest`."""
+    rebalanceStrategy: Text | None = None
+    """Does nothing."""
 
 
 class KafkaAddress(SpecModel):
@@ -160,16 +134,21 @@ class KafkaAddress(SpecModel):
         }
         return settings | {"security.protocol": protocols[tls is not None, self.sasl is not None]}
 
+    def tokens(self) -> Tokens | None:
+        """Where clients get theirs that log in by token."""
+        return None if self.sasl is None else self.sasl.tokens()
+
 
 class KafkaBus(KafkaAddress):
     """A Kafka cluster."""
 
-    refused: ClassVar[Mapping[str, str]] = {
-        "topic": "`topic` cannot be chosen: events are in the topic `{namespace}-{name of the EventBus}`",
-        "version": "`version` is not needed: the client asks the brokers; leave it out",
-        "consumerGroup": "`consumerGroup` cannot be chosen: every stage of a sensor has a group; leave it out",
-        "partitioner": "`partitioner` cannot be chosen: an event's key decides, without one each has its turn",
+    without_effect: ClassVar[Mapping[str, str]] = {
+        "version": "`version` does nothing here: the client asks the brokers",
+        "consumerGroup": "`consumerGroup` does nothing here: every stage of a sensor has a group of its own",
+        "partitioner": "`partitioner` does nothing here: an event's key decides, without one each has its turn",
+        "consumerBatchMaxWait": "`consumerBatchMaxWait` does nothing here: nobody waits for a batch to fill",
     }
+    """What argo-events has here and this bus has no use for, and why."""
 
     config: StringMap = Field(default={})
     """Settings of all clients, by librdkafka's names."""
@@ -179,6 +158,16 @@ class KafkaBus(KafkaAddress):
     """Settings of those that read."""
     topics: StringMap = Field(default={})
     """Settings of topics that are created, by Kafka's names. Topics that exist stay as they are."""
+    topic: Text | None = None
+    """As in argo-events, but it cannot be chosen: it is `{namespace}-{name}`, or left out."""
+    version: Text | None = None
+    """Does nothing: the client asks the brokers."""
+    consumerGroup: ConsumerGroup | None = None
+    """Does nothing: every stage of a sensor has a group of its own."""
+    partitioner: Text | None = None
+    """Does nothing: an event's key decides, without one each partition has its turn."""
+    consumerBatchMaxWait: Text | None = None
+    """Does nothing: nobody waits for a batch to fill."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -192,7 +181,9 @@ class KafkaBus(KafkaAddress):
     def connection(self) -> Connection:
         """Raises `ConfigError` when a secret is not there: now rather than at the first client."""
         self.security()
-        return Connection(self.url, self.config, self.producer, self.consumer, self.topics, self.security)
+        return Connection(
+            self.url, self.config, self.producer, self.consumer, self.topics, self.security, self.tokens()
+        )
 
 
 def _texts(settings: Any) -> Iterator[tuple[str, str]]:
@@ -236,9 +227,19 @@ class EventBusManifest(Manifest):
     def flaws(cls, data: Any) -> Iterator[Flaw]:
         name, namespace = get(data, "metadata", "name"), get(data, "metadata", "namespace") or "default"
         try:
-            BusName(str(namespace), str(name))
+            expected = BusName(str(namespace), str(name)).event_topic
         except ConfigError as error:
             yield Flaw(("metadata", "name"), str(error))
+            return
+        topic = get(data, "spec", "kafka", "topic")
+        if isinstance(topic, str) and topic != expected:
+            message = f"`topic` cannot be chosen: events are in the topic `{expected}`; leave it out"
+            yield Flaw(("spec", "kafka", "topic"), message)
+
+    def advice(self) -> Iterator[Flaw]:
+        for field, reason in KafkaBus.without_effect.items():
+            if field in self.spec.kafka.model_fields_set:
+                yield Flaw(("spec", "kafka", field), reason, about_key=True)
 
     @property
     def bus_name(self) -> BusName:

@@ -1,4 +1,4 @@
-"""The JSON Schema of a Sensor manifest, for editors.
+"""The JSON Schema of a manifest, for editors.
 
 It is made from the models that check manifests. A schema cannot say everything that they check (names that refer to
 each other, expressions, templates), so what it accepts may still be refused; what it refuses never loads.
@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 from sensors.actions import ACTIONS
 from sensors.spec.base import SpecModel
 from sensors.spec.fielddocs import field_docs
-from sensors.spec.manifest import Metadata
+from sensors.spec.manifest import Manifest, Metadata
 from sensors.spec.models import SensorManifest, TriggerTemplateBase
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -23,10 +23,13 @@ _UNWRITABLE = frozenset(kind for kind, action in ACTIONS.items() if not action.i
 """Actions that only a program can have."""
 
 
-def sensor_schema() -> dict[str, Any]:
+def manifest_schema(model: type[Manifest]) -> dict[str, Any]:
     """The schema of one manifest, by JSON Schema 2020-12."""
-    schema = SensorManifest.model_json_schema(schema_generator=_Generator)
-    return {"$schema": DIALECT, **_tidy(schema)}
+    return {"$schema": DIALECT, **_tidy(model.model_json_schema(schema_generator=_Generator))}
+
+
+def sensor_schema() -> dict[str, Any]:
+    return manifest_schema(SensorManifest)
 
 
 class _Generator(GenerateJsonSchema):

@@ -34,7 +34,7 @@ def test_only_the_group_changes(cli: Command, orders: Path) -> None:
     answer = cli("convert", orders, "--write")
     assert (answer.code, answer.out) == (0, "")
     assert orders.read_bytes() == before.replace(b"'argoproj.io", b"'eventbus.dev")
-    assert "2 sensors converted, 6 differences, 0 errors\n" in answer.err
+    assert "2 manifests converted, 6 differences, 0 errors\n" in answer.err
     assert cli("validate", orders).code == 0
 
 
@@ -57,7 +57,7 @@ def test_the_standard_input(cli: Command, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_sensor_that_is_ours_already_stays_and_has_no_differences(cli: Command, orders: Path) -> None:
     answer = cli("convert", orders)
-    assert answer == (0, JOIN, "0 sensors converted, 0 differences, 0 errors\n")
+    assert answer == (0, JOIN, "0 manifests converted, 0 differences, 0 errors\n")
 
 
 def test_the_report_for_programs(cli: Command, orders: Path) -> None:
@@ -78,6 +78,59 @@ def test_what_cannot_be_loaded_is_told_and_converted_nevertheless(cli: Command, 
     assert answer.code == 1
     assert f"error: {orders}:13:13: " in answer.err
     assert "'eventbus.dev/v1alpha1'" in answer.out
+
+
+SOURCE = """\
+apiVersion: argoproj.io/v1alpha1
+kind: EventSource
+metadata: {name: clock}
+spec:
+  calendar:
+    tick: {interval: 10s}   # often
+"""
+BUS = """\
+apiVersion: argoproj.io/v1alpha1
+kind: EventBus
+metadata: {name: default, namespace: shop}
+spec:
+  kafka:
+    url: kafka:9092
+    topic: shop-default
+    version: 2.5.0
+    tls: {caCertSecret: {name: kafka, key: ca}}
+    sasl: {mechanism: SCRAM-SHA-512, userSecret: {name: kafka, key: u}, passwordSecret: {name: kafka, key: p}}
+    consumerGroup: {groupName: mine, oldest: true}
+"""
+
+
+def test_event_sources_and_buses_are_converted_too(cli: Command, orders: Path) -> None:
+    orders.write_text(f"{SOURCE}---\n{BUS}---\n{OTHER}")
+    answer = cli("convert", orders, "--write")
+    assert answer.code == 0
+    assert orders.read_text() == f"{SOURCE}---\n{BUS}".replace("argoproj.io", "eventbus.dev") + f"---\n{OTHER}"
+    assert [line.partition(": ")[2].split(": ")[0] for line in answer.err.splitlines()[:-1]] == [
+        f"{orders}:{place}" for place in ("6:5", "6:12", "15:5", "18:5", "18:38")
+    ]
+    assert answer.err.splitlines()[-1] == "2 manifests converted, 5 differences, 0 errors"
+    assert cli("validate", orders).code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        (BUS.replace("shop-default", "events"), "7:12", "events are in the topic `shop-default`; leave it out"),
+        (BUS.partition("  kafka")[0] + "  jetstream: {version: 2.9.0}\n", "5:3", "this bus is on Kafka"),
+        (SOURCE.replace("calendar", "hdfs"), "5:3", "event sources of the kind `hdfs` are not supported"),
+    ],
+)
+def test_what_cannot_be_had_here_is_refused_with_its_reason(
+    cli: Command, orders: Path, text: str, place: str, reason: str
+) -> None:
+    orders.write_text(text)
+    answer = cli("convert", orders)
+    assert answer.code == 1
+    assert f"error: {orders}:{place}: " in answer.err
+    assert reason in answer.err
 
 
 @pytest.mark.parametrize("text", ["kind: [\n", ARGO + "---\nkind: [\n"])

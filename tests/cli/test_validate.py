@@ -89,6 +89,12 @@ kind: EventSource
 metadata: {name: shop}
 spec: {webhook: {order: {port: "12000", endpoint: /order}}}
 """
+EVENT_BUS = """\
+apiVersion: argoproj.io/v1alpha1
+kind: EventBus
+metadata: {name: default}
+spec: {kafka: {url: "kafka-0:9092", producer: {linger.ms: "20"}}}
+"""
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n"
 MISSPELT = JOIN.replace("conditions: paid", "conditions: payed")
 
@@ -121,6 +127,33 @@ def test_what_is_wrong_with_an_event_source_is_told(
     assert message in out
 
 
+@pytest.mark.parametrize(
+    ("wrong", "column", "message"),
+    [
+        ("linger.mss", 60, "No such configuration property"),
+        ("acks", 48, "`acks` is chosen by the event bus"),
+    ],
+)
+def test_what_is_wrong_with_an_event_bus_is_told(
+    cli: Command, orders: Path, wrong: str, column: int, message: str
+) -> None:
+    orders.write_text(f"{JOIN}---\n{EVENT_BUS.replace('linger.ms', wrong)}")
+    answer = cli("validate", orders, "--output", "json")
+    report = json.loads(answer.out)
+    [error] = report["files"][0]["errors"]
+    assert (answer.code, error["line"], error["column"]) == (1, JOIN.count("\n") + 5, column)
+    assert message in error["message"]
+
+
+def test_event_buses_are_counted(cli: Command, orders: Path) -> None:
+    orders.write_text("---\n".join([JOIN, EVENT_BUS, EVENT_BUS.replace("default", "other")]))
+    answer = cli("validate", orders)
+    assert answer.out == f"ok: {orders}: orders, default, other\n"
+    assert answer.err == "1 file, 1 sensor, 2 event buses, 0 errors, 0 warnings\n"
+    report = json.loads(cli("validate", orders, "--output", "json").out)
+    assert (report["summary"]["event_buses"], report["files"][0]["event_buses"]) == (2, ["default", "other"])
+
+
 @pytest.mark.parametrize("kind", ["sensor", "Sensors", "Sensro"])
 def test_a_kind_that_is_misspelt_is_not_another_kind(cli: Command, orders: Path, kind: str) -> None:
     orders.write_text(JOIN.replace("kind: Sensor", f"kind: {kind}"))
@@ -130,7 +163,7 @@ def test_a_kind_that_is_misspelt_is_not_another_kind(cli: Command, orders: Path,
 def test_nothing_but_other_kinds_is_probably_not_what_was_meant(cli: Command, orders: Path) -> None:
     orders.write_text(CONFIG_MAP)
     answer = cli("validate", orders)
-    assert (answer.code, answer.out) == (0, f"warning: {orders}: there is no Sensor and no EventSource here\n")
+    assert (answer.code, answer.out) == (0, f"warning: {orders}: there is no Sensor, EventSource or EventBus here\n")
     assert cli("validate", orders, "--strict").code == 1
 
 

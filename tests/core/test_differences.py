@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventsources.kinds import DIFFERENT
 from sensors.spec.base import Path
 from sensors.spec.differences import DIFFERENCES
 
@@ -144,6 +145,43 @@ def test_a_difference_is_found_where_it_applies(changes: Mapping[str, Any], expe
 def test_every_difference_has_a_case() -> None:
     tested = {name for _, expected in CASES for name, _ in expected}
     assert {each.name for each in DIFFERENCES} - tested == {"at-least-once"}
+
+
+SOURCE: Path = ("spec", "webhook", "a")
+CALENDAR: Path = ("spec", "calendar", "a")
+KAFKA: Path = ("spec", "kafka")
+OTHER_CASES: list[tuple[str, Any, list[tuple[str, Path]]]] = [
+    ("EventSource", {"webhook": {"a": {}}}, [("webhook-answers", SOURCE), ("webhook-bodies", SOURCE)]),
+    ("EventSource", {"gitlab": {"a": None}}, [("hooks-are-not-registered", ("spec", "gitlab", "a"))]),
+    ("EventSource", {"calendar": {"a": {"schedule": "@daily"}}}, [("missed-ticks", CALENDAR)]),
+    (
+        "EventSource",
+        {"calendar": {"a": {"interval": "1m", "persistence": {"catchup": {}}}}},
+        [("intervals", (*CALENDAR, "interval"))],
+    ),
+    ("EventSource", {"redis": {"a": {}}, "webhook": [], "calendar": 1}, []),
+    ("EventBus", {"kafka": {"url": "h:1"}}, []),
+    ("EventBus", {"kafka": {"partitioner": "hash"}}, [("bus-fields", (*KAFKA, "partitioner"))]),
+    (
+        "EventBus",
+        {"kafka": {"consumerGroup": {"oldest": True}}},
+        [("bus-fields", (*KAFKA, "consumerGroup")), ("oldest", (*KAFKA, "consumerGroup", "oldest"))],
+    ),
+    ("EventBus", {"kafka": []}, []),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "expected"), OTHER_CASES)
+def test_a_difference_of_another_kind_is_found_where_it_applies(
+    kind: str, spec: Any, expected: list[tuple[str, Path]]
+) -> None:
+    manifest = {"kind": kind, "spec": spec}
+    assert {(each.name, path) for each in DIFFERENT[kind] for path in each.places(manifest)} == set(expected)
+
+
+def test_every_difference_of_another_kind_has_a_case() -> None:
+    tested = {name for _, _, expected in OTHER_CASES for name, _ in expected}
+    assert {each.name for kind in ("EventSource", "EventBus") for each in DIFFERENT[kind]} == tested
 
 
 @pytest.mark.parametrize(

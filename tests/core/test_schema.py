@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from eventsources.kinds import ANY_KIND, KINDS
+from eventsources.sources import SOURCES
 from sensors.actions import ACTIONS
-from sensors.spec.loader import make_manifest
+from sensors.spec.manifest import Manifest
 from sensors.spec.models import Dependency, RetryStrategy
 from sensors.spec.problems import ManifestError
-from sensors.spec.schema import sensor_schema
+from sensors.spec.schema import manifest_schema, sensor_schema
 from sensors.spec.yamltree import plain, read_tree
 
 ROOT = Path(__file__).parents[2]
@@ -22,17 +24,20 @@ SCHEMA = sensor_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 
+VALIDATORS = {kind: Draft202012Validator(manifest_schema(model)) for kind, model in KINDS.items()}
+
+
 def _documents() -> Iterator[Any]:
     for file in sorted([*ROOT.glob("examples/*/*.yaml"), *CORPUS.glob("*.y*ml")]):
         for number, node in enumerate(read_tree(file.read_text(), file.name).documents):
             data = plain(node)
-            if isinstance(data, dict) and data.get("kind") == "Sensor":
+            if isinstance(data, dict) and data.get("kind") in KINDS:
                 yield pytest.param(data, id=f"{file.parent.name}/{file.name}:{number}")
 
 
 def _loads(data: Any) -> bool:
     try:
-        make_manifest(data)
+        ANY_KIND.make(data)
     except ManifestError:
         return False
     return True
@@ -50,15 +55,39 @@ def _data() -> Any:
     }
 
 
-def test_it_is_a_schema() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+@pytest.mark.parametrize("model", KINDS.values(), ids=list(KINDS))
+def test_it_is_a_schema(model: type[Manifest]) -> None:
+    schema = manifest_schema(model)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
 
 
 @pytest.mark.parametrize("data", list(_documents()))
 def test_what_loads_is_accepted(data: Any) -> None:
     if _loads(data):
-        VALIDATOR.validate(data)
+        VALIDATORS[data["kind"]].validate(data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("EventSource", {"webhook": {"a": {"endpoint": "/a", "prot": 1}}}),
+        ("EventSource", {"calender": {"a": {"interval": "1m"}}}),
+        ("EventSource", {"calendar": {"a": {"interval": 5.5}}}),
+        ("EventBus", {"kafka": {}}),
+        ("EventBus", {"kafka": {"url": "h:1", "sasl": {"mechanism": "MD5"}}}),
+        ("EventBus", {"jetstream": {}}),
+    ],
+)
+def test_obvious_mistakes_of_other_kinds_are_refused(kind: str, spec: Any) -> None:
+    data = {"apiVersion": "eventbus.dev/v1alpha1", "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+    assert not _loads(data)
+    assert not VALIDATORS[kind].is_valid(data)
+
+
+def test_every_kind_of_source_is_there() -> None:
+    properties = manifest_schema(KINDS["EventSource"])["$defs"]["EventSourceSpec"]["properties"]
+    assert SOURCES.keys() <= properties.keys()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from eventsources.sources import REFUSED as REFUSED_KINDS
+from eventsources.spec import EVENT_SOURCES
 from sensors.parameters import Parameter
 from sensors.spec.loader import load_manifests
 from sensors.spec.models import Dependency
@@ -17,6 +19,7 @@ from sensors.spec.problems import ManifestError, Problem
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "argo-examples"
 SENSORS = sorted(file for file in CORPUS.glob("*.y*ml") if "kind: Sensor\n" in file.read_text())
+SOURCES = sorted(file for file in CORPUS.glob("*.y*ml") if "kind: EventSource\n" in file.read_text())
 REFUSED = {
     "sensors_azure-event-hubs-sensor.yaml",  # an action that there is not
     "tutorials_09-http-trigger_sensor-02.yaml",  # argo-events refuses it, too: its `url` has another name
@@ -60,6 +63,23 @@ def test_an_example_of_argo_events_loads_or_its_unsupported_fields_are_named(fil
         assert named is not None
         if "is missing" not in problem.message:
             assert lines[problem.line - 1][problem.column - 1 :].startswith(f"{named[1]}:")
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.name)
+def test_an_event_source_of_argo_events_loads_or_what_is_unsupported_is_named(file: Path) -> None:
+    """Whatever kinds there are: what is refused is a kind that there is not, or a field that argo-events has not."""
+    text = file.read_text()
+    found = EVENT_SOURCES.inspect_text(text, file.name)
+    kinds = {kind for kind in REFUSED_KINDS if re.search(rf"^  {kind}:", text, re.MULTILINE)}
+    unknown = [problem for problem in found.problems if problem.message.startswith("unknown field `type`")]
+    assert len(found.problems) == len(kinds) + len(unknown)
+    assert len(found.manifests) + bool(found.problems) == 1
+    for problem in found.problems:
+        named = re.search(r"`(\w+)`", problem.message)
+        assert named is not None
+        assert problem.line is not None
+        assert problem.column is not None
+        assert text.splitlines()[problem.line - 1][problem.column - 1 :].startswith(f"{named[1]}:")
 
 
 def _with_filters() -> list[Path]:

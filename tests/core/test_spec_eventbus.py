@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from eventbus.clock import SystemClock
 from eventbus.errors import ConfigError
+from eventbus.kafka import KafkaCluster
+from eventbus.kafka.config import Settings
+from eventbus.kafka.tokens import NoToken, Tokens
 from eventbus.names import BusName
 from sensors.spec.busloader import load_event_bus
 from sensors.spec.problems import ManifestError
@@ -59,8 +65,11 @@ def test_the_least_manifest(file: Path) -> None:
     assert bus.connection().security() == {"security.protocol": "plaintext"}
 
 
-def test_the_manifest_of_the_documentation(file: Path) -> None:
-    [example] = [block.text for block in blocks(ROOT / "docs/connection.md") if block.info == "yaml"]
+PAGE = [block.text for block in blocks(ROOT / "docs/connection.md") if block.info == "yaml"]
+
+
+@pytest.mark.parametrize("example", PAGE)
+def test_the_manifests_of_the_documentation(file: Path, example: str) -> None:
     file.write_text(example)
     assert load_event_bus(file).bus_name == BusName("shop", "default")
 
@@ -111,9 +120,19 @@ def test_client_credentials(file: Path, secrets: Path) -> None:
         scope: kafka
 """,
     )
-    assert found["sasl.oauthbearer.method"] == "oidc"
-    assert found["sasl.oauthbearer.client.secret"] == "the-secret"
-    assert found["sasl.oauthbearer.scope"] == "kafka"
+    assert (found["security.protocol"], found["sasl.mechanism"]) == ("sasl_ssl", "OAUTHBEARER")
+    assert "the-secret" not in str(found)
+
+
+MSK = "    tls: {}\n    sasl: {mechanism: AWS_MSK_IAM, awsMskIam: {region: eu-west-1}}\n"
+
+
+def _msk_tokens(file: Path) -> Tokens:
+    file.write_text(HEAD + MSK)
+    connection = load_event_bus(file).connection()
+    assert connection.security()["sasl.mechanism"] == "OAUTHBEARER"
+    assert connection.tokens is not None
+    return connection.tokens
 
 
 def test_amazon_msk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +142,34 @@ def test_amazon_msk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = SimpleNamespace(generate_auth_token=token)
     signer = SimpleNamespace(MSKAuthTokenProvider=provider, __spec__=object())
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", signer)
-    found = _security(file, "    tls: {}\n    sasl: {mechanism: AWS_MSK_IAM, awsMskIam: {region: eu-west-1}}\n")
-    assert found["sasl.mechanism"] == "OAUTHBEARER"
-    assert found["oauth_cb"]("") == ("signed for eu-west-1", 5.0)
+    assert _msk_tokens(file)("") == ("signed for eu-west-1", 5.0, "", {})
+
+
+@pytest.fixture
+def _signer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Amazon's own, which asks nobody."""
+    pytest.importorskip("aws_msk_iam_sasl_signer", reason="kafka-eventbus[msk] is not installed")
+    for variable in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("_signer")
+def test_amazons_own_signer(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-real-one")
+    token = _msk_tokens(file).get()
+    url = base64.urlsafe_b64decode(token.text + "==").decode()
+    assert url.startswith("https://kafka.eu-west-1.amazonaws.com/?Action=kafka-cluster%3AConnect&")
+    assert 600_000 < token.expires_ms - SystemClock().now_ms() <= 900_000
+
+
+@pytest.mark.usefixtures("_signer")
+def test_no_credentials_for_amazons_own_signer(file: Path) -> None:
+    with pytest.raises(NoToken, match="there are no AWS credentials to sign a token with") as caught:
+        _msk_tokens(file).get()
+    assert not caught.value.passing
 
 
 def test_kerberos_is_passed_through(file: Path) -> None:
@@ -136,6 +180,15 @@ def test_kerberos_is_passed_through(file: Path) -> None:
         "sasl.mechanism": "GSSAPI",
         "sasl.kerberos.service.name": "kafka",
     }
+    for config in (Settings(connection, "me").admin(), Settings(connection, "me").member("group")):
+        assert (config["sasl.mechanism"], config["sasl.kerberos.service.name"]) == ("GSSAPI", "kafka")
+
+
+def test_the_librdkafka_of_the_package_has_no_kerberos_and_says_so(file: Path) -> None:
+    file.write_text(HEAD + "    sasl: {mechanism: GSSAPI}\n    config: {sasl.kerberos.service.name: kafka}\n")
+    with pytest.raises(ConfigError, match="No provider for SASL mechanism GSSAPI") as caught:
+        KafkaCluster(load_event_bus(file).connection())
+    assert "\n" not in str(caught.value)
 
 
 def test_settings_of_clients_and_topics(file: Path) -> None:
@@ -152,8 +205,7 @@ def test_settings_of_clients_and_topics(file: Path) -> None:
     ("text", "place", "message"),
     [
         ("    tsl: {}\n", "7:5", "unknown field `tsl`; did you mean `tls`?"),
-        ("    version: 2.5.0\n", "7:5", "`version` is not needed"),
-        ("    topic: events\n", "7:5", "events are in the topic"),
+        ("    topic: events\n", "7:12", "events are in the topic `shop-central`; leave it out"),
         ("    producer: {acks: '1'}\n", "7:16", "`acks` is chosen by the event bus"),
         ("    producer: {linger.mss: '1'}\n", "7:28", 'No such configuration property: "linger.mss"'),
         ("    consumer: {fetch.min.bytes: many}\n", "7:33", "Invalid value for configuration property"),
@@ -163,7 +215,6 @@ def test_settings_of_clients_and_topics(file: Path) -> None:
         ("    sasl: {mechanism: SCRAM-SHA-256}\n", "7:5", "the mechanism `SCRAM-SHA-256` needs `userSecret`"),
         ("    sasl: {mechanism: MD5}\n", "7:23", "`mechanism` must be"),
         ("    sasl: {mechanism: GSSAPI, oauth: {}}\n", "7:31", "the mechanism `GSSAPI` has no `oauth`"),
-        ("    sasl: {mechanism: AWS_MSK_IAM, awsMskIam: {region: x}}\n", "7:23", "install `kafka-eventbus[msk]`"),
         ("  jetstream: {}\n", "7:3", "this bus is on Kafka"),
     ],
 )
@@ -173,6 +224,21 @@ def test_every_mistake_has_its_place(file: Path, text: str, place: str, message:
         load_event_bus(file)
     assert f"{file}:{place}: " in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_what_argo_events_has_and_nobody_needs_here_is_told(file: Path) -> None:
+    fields = "    version: 2.5.0\n    consumerGroup: {groupName: g, oldest: true}\n    partitioner: hash\n"
+    file.write_text(HEAD + "    topic: shop-central\n" + fields + "    consumerBatchMaxWait: '0'\n")
+    warnings = [str(each) for each in load_event_bus(file).warnings]
+    assert len(warnings) == 4
+    assert warnings[0].startswith(f"{file}:8:5: `version` does nothing here: the client asks the brokers")
+
+
+def test_what_amazon_needs_and_is_not_installed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sensors.spec.eventbus.find_spec", lambda _: None)
+    file.write_text(HEAD + MSK)
+    with pytest.raises(ManifestError, match=r":8:23: .*install `kafka-eventbus\[msk\]`"):
+        load_event_bus(file)
 
 
 def test_a_secret_that_is_not_there_is_told_at_once(

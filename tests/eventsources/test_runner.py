@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from threading import Event as Flag
 from typing import Any
 
@@ -14,8 +15,9 @@ from eventsources.base import Context, SourceError, Stop
 from eventsources.receiver.app import _Fate
 from eventsources.runner import SourceRunner
 from eventsources.sources import SOURCES
+from eventsources.spec import EventSourceManifest
 from sensors.spec.problems import ManifestError
-from tests.eventsources.serving import Alone, events_on, manifest, metric
+from tests.eventsources.serving import Alone, events_on, manifest, metric, serving
 
 CLOCK = manifest("calendar", "clock", tick={"interval": "1h"})
 
@@ -35,10 +37,10 @@ class Moody:
         stop.wait()
 
 
-def _run(bus: Bus, source: Moody, monkeypatch: pytest.MonkeyPatch) -> SourceRunner:
+def _run(bus: Bus, source: Moody, monkeypatch: pytest.MonkeyPatch, made: EventSourceManifest = CLOCK) -> SourceRunner:
     monkeypatch.setattr("eventsources.runner._FIRST_PAUSE", 0.01)
     monkeypatch.setitem(SOURCES, "calendar", SOURCES["calendar"]._replace(make=lambda _: source))
-    return SourceRunner(CLOCK, bus, lambda _: Alone()).start()
+    return SourceRunner(made, bus, lambda _: Alone()).start()
 
 
 def test_what_fails_begins_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,13 +70,33 @@ def test_an_answer_that_comes_when_the_server_has_stopped_harms_nobody() -> None
     fate.settle(None)
 
 
+def test_every_log_line_of_a_source_carries_its_fields(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of its threads, of its server and of whoever starts it; and no others."""
+    fields = {"team": "shop"}
+    source = Moody(SourceError("no answer"))
+    with caplog.at_level(logging.DEBUG, "eventbus.source"):
+        with _run(bus, source, monkeypatch, _with(CLOCK, fields)):
+            assert source.worked.wait(10)
+        hooks = manifest("webhook", orders={"endpoint": "/orders", "port": 0})
+        with serving(bus, _with(hooks, fields)) as shop:
+            assert shop.send("no event", Content_Type="application/cloudevents+json").status == 400
+        logging.getLogger("eventbus.source").warning("somebody else")
+    carried = {record.getMessage(): vars(record).get("logging_fields") for record in caplog.records}
+    assert carried.pop("somebody else") is None
+    for words in ("no answer; it begins again", "listens on port", "shop/orders: 400"):
+        assert [message for message in carried if words in message]
+    assert all(each == fields for each in carried.values())
+
+
+def _with(made: EventSourceManifest, fields: dict[str, str]) -> EventSourceManifest:
+    return made.model_copy(update={"spec": made.spec.model_copy(update={"loggingFields": fields})})
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (
-            {"loggingFields": {"a": "b"}, "calendar": {"tick": {"interval": "1m"}}},
-            "`loggingFields` is not supported yet",
-        ),
         ({"calendar": {"tick": {"interval": "1ms"}}}, "spec.calendar.tick.interval: `interval` must be at least 100ms"),
         ({"calendar": {"": {"interval": "1m"}}}, "`` must be 1 to 1,024 printable characters"),
         ({}, "there is no source: add one of"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from threading import Event as Flag
 from types import TracebackType
 from typing import Self
 
 import msgspec
+import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package has no __all__
     AclBinding,
     AclBindingFilter,
@@ -28,9 +30,17 @@ from eventbus.clock import Deadline, SystemClock
 from eventbus.kafka.connection import Connection
 from sensors.acls import Permission, Resource
 from tests.security.certificates import Authority
+from tests.security.provider import AUDIENCE, ISSUER, Signer
 
 PASSWORD = "correct-horse-battery"
 MECHANISM = "SCRAM-SHA-512"
+_LOGINS = {
+    MECHANISM: "scram.ScramLoginModule required;",
+    "PLAIN": f'plain.PlainLoginModule required user_plain="{PASSWORD}";',
+    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule required;",
+}
+_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+MUTUAL = "MUTUAL"
 _TYPES = {
     Resource.TOPIC: ResourceType.TOPIC,
     Resource.GROUP: ResourceType.GROUP,
@@ -49,22 +59,29 @@ class User(msgspec.Struct):
 
 
 class SecureBroker:
-    """One node with three listeners, whose certificates are good, too old, and another host's."""
+    """One node. Three listeners want a login; their certificates are good, too old, and another host's.
+
+    The fourth wants a certificate instead.
+    """
 
     def __init__(self, directory: Path) -> None:
-        authority = Authority(directory, "authority")
+        self.issuer = authority = Authority(directory, "authority")
         self.authority = authority.file
+        self.signer = Signer(directory)
         self.stranger = Authority(directory, "stranger").file
         self._certificates = {
             "GOOD": authority.issue("localhost"),
             "EXPIRED": authority.issue("localhost", expired=True),
             "ELSEWHERE": authority.issue("elsewhere.example"),
+            MUTUAL: authority.issue("localhost"),
         }
         self._ports = dict(zip(self._certificates, free_ports(len(self._certificates)), strict=True))
         self._broker = EmbeddedBroker(ephemeral=True, further=self._properties)
 
     def __enter__(self) -> Self:
-        self._broker.start()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JDK_JAVA_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys}")
+            self._broker.start()
         self._admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
         return self
 
@@ -125,7 +142,7 @@ class SecureBroker:
     def _properties(self, node: NodeAddress) -> Mapping[str, object]:
         secure = ",".join(f"{name}://localhost:{port}" for name, port in self._ports.items())
         listeners = f"BROKER://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port},{secure}"
-        protocols = ",".join(f"{name}:SASL_SSL" for name in self._ports)
+        protocols = ",".join(f"{name}:{'SSL' if name == MUTUAL else 'SASL_SSL'}" for name in self._ports)
         properties: dict[str, object] = {
             "listeners": listeners,
             "advertised.listeners": listeners,
@@ -134,16 +151,37 @@ class SecureBroker:
             "super.users": "User:ANONYMOUS",
             "connections.max.reauth.ms": 2000,
         }
-        login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         for name, file in self._certificates.items():
             listener = f"listener.name.{name.lower()}"
-            properties |= {
-                f"{listener}.sasl.enabled.mechanisms": MECHANISM,
-                f"{listener}.{MECHANISM.lower()}.sasl.jaas.config": login,
-                f"{listener}.ssl.keystore.type": "PEM",
-                f"{listener}.ssl.keystore.location": file,
-            }
+            properties |= {f"{listener}.ssl.keystore.type": "PEM", f"{listener}.ssl.keystore.location": file}
+            properties |= self._mutual(listener) if name == MUTUAL else self._logins(listener)
         return properties
+
+    def _mutual(self, listener: str) -> Mapping[str, object]:
+        return {
+            f"{listener}.ssl.client.auth": "required",
+            f"{listener}.ssl.truststore.type": "PEM",
+            f"{listener}.ssl.truststore.location": self.authority,
+        }
+
+    def _logins(self, listener: str) -> Mapping[str, object]:
+        logins = {
+            f"{listener}.{name.lower()}.sasl.jaas.config": f"org.apache.kafka.common.security.{login}"
+            for name, login in _LOGINS.items()
+        }
+        return logins | {
+            f"{listener}.sasl.enabled.mechanisms": ",".join(_LOGINS),
+            f"{listener}.oauthbearer.sasl.server.callback.handler.class": _VALIDATOR,
+            f"{listener}.oauthbearer.connections.max.reauth.ms": 3_600_000,  # whenever a token expires
+            f"{listener}.sasl.oauthbearer.jwks.endpoint.url": self._keys,
+            f"{listener}.sasl.oauthbearer.clock.skew.seconds": 0,
+            f"{listener}.sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{listener}.sasl.oauthbearer.expected.issuer": ISSUER,
+        }
+
+    @property
+    def _keys(self) -> str:
+        return self.signer.file.as_uri()
 
 
 def _binding(user: User, permission: Permission) -> AclBinding:
@@ -164,3 +202,4 @@ def wait_until(reached: Callable[[], bool]) -> None:
     deadline = Deadline(SystemClock(), 30)
     while not reached():
         assert not deadline.over(), "this did not come true within 30 s"
+        Flag().wait(0.05)

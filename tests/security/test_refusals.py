@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from eventbus import Bus, BusName, Event
-from eventbus.errors import EventBusError, FatalError, RetriableError
+from eventbus.errors import FatalError, RetriableError
 from eventbus.kafka import KafkaCluster
 from eventbus.kafka.connection import Connection
-from sensors.spec.busloader import load_event_bus
 from tests.security.broker import PASSWORD, SecureBroker, User, wait_until
-from tests.security.conftest import NewUser
+from tests.security.conftest import NewSettings, NewUser, complaint, is_let_in
+from tests.security.manifests import Settings
 
 pytestmark = pytest.mark.kafka
 
 
-def _complaint(connection: Connection) -> EventBusError:
-    """What somebody gets to read who only wants to publish an event."""
-    with pytest.raises(EventBusError) as caught, Bus.on(connection, BusName("shop")) as bus:
-        bus.publish(Event.new("shop", "order"))
-    assert "\n" not in str(caught.value)
-    return caught.value
-
-
 def test_a_wrong_password(secure_broker: SecureBroker, new_user: NewUser) -> None:
     user = User(new_user("ann").name, "a-wrong-guess")
-    error = _complaint(secure_broker.connection(user))
+    error = complaint(secure_broker.connection(user))
     assert isinstance(error, FatalError)
     assert str(error).startswith(
         f"Kafka, describing topic shop-default on {secure_broker.address()}: {secure_broker.address()} does not let "
@@ -40,7 +30,7 @@ def test_a_wrong_password(secure_broker: SecureBroker, new_user: NewUser) -> Non
 
 
 def test_a_mechanism_that_the_broker_does_not_have(secure_broker: SecureBroker, new_user: NewUser) -> None:
-    error = _complaint(secure_broker.connection(new_user("ann"), sasl_mechanism="PLAIN"))
+    error = complaint(secure_broker.connection(new_user("ann"), sasl_mechanism="SCRAM-SHA-256"))
     assert str(error).endswith("Check the mechanism.")
 
 
@@ -52,32 +42,32 @@ def test_a_mechanism_that_the_broker_does_not_have(secure_broker: SecureBroker, 
     ],
 )
 def test_a_bad_certificate(secure_broker: SecureBroker, new_user: NewUser, listener: str, words: str) -> None:
-    error = _complaint(secure_broker.connection(new_user("ann"), listener))
+    error = complaint(secure_broker.connection(new_user("ann"), listener))
     assert isinstance(error, FatalError)
     assert f"the certificate of {secure_broker.address(listener)} {words}" in str(error)
 
 
 def test_an_authority_that_is_not_trusted(secure_broker: SecureBroker, new_user: NewUser) -> None:
-    error = _complaint(secure_broker.connection(new_user("ann"), ssl_ca_location=str(secure_broker.stranger)))
+    error = complaint(secure_broker.connection(new_user("ann"), ssl_ca_location=str(secure_broker.stranger)))
     assert isinstance(error, FatalError)
     assert "was issued by an authority that this client does not trust. Name the broker's authority" in str(error)
 
 
 def test_no_tls_where_the_broker_wants_it(secure_broker: SecureBroker) -> None:
-    error = _complaint(Connection(secure_broker.address()))
+    error = complaint(Connection(secure_broker.address()))
     assert isinstance(error, FatalError)
     assert f"{secure_broker.address()} speaks TLS, and this client does not. Set `tls`" in str(error)
 
 
 def test_tls_where_the_broker_has_none(secure_broker: SecureBroker) -> None:
     connection = secure_broker.connection(User("ann"))
-    error = _complaint(msgspec.structs.replace(connection, bootstrap_servers=secure_broker.open_address))
+    error = complaint(msgspec.structs.replace(connection, bootstrap_servers=secure_broker.open_address))
     assert isinstance(error, RetriableError)
     assert "does not answer as TLS does: is it a listener without TLS?" in str(error)
 
 
 def test_a_missing_permission(secure_broker: SecureBroker, new_user: NewUser) -> None:
-    error = _complaint(secure_broker.connection(new_user("ann")))
+    error = complaint(secure_broker.connection(new_user("ann")))
     assert isinstance(error, FatalError)
     assert str(error) == (
         f"Kafka, describing topic shop-default on {secure_broker.address()}: Broker: Topic authorization failed. "
@@ -102,8 +92,8 @@ def test_no_password_in_the_log(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     user = new_user("ann")
-    _complaint(secure_broker.connection(user, debug="all"))
-    _complaint(secure_broker.connection(User(user.name, "a-wrong-guess"), debug="all"))
+    complaint(secure_broker.connection(user, debug="all"))
+    complaint(secure_broker.connection(User(user.name, "a-wrong-guess"), debug="all"))
     out, err = capfd.readouterr()
     assert caplog.text
     for text in (caplog.text, out, err):
@@ -118,43 +108,46 @@ def test_a_new_password_is_taken_by_a_client_that_runs(
     caplog.set_level(logging.INFO, "eventbus.kafka")
     user = new_user("ann")
     cluster = KafkaCluster(secure_broker.connection(user))
-    assert _may_not(cluster)
+    assert is_let_in(cluster)
     user.password = "staple-and-battery"
     secure_broker.admit(user)
-    wait_until(lambda: _may_not(cluster) and "going on with the new ones" in caplog.text)
+    wait_until(lambda: is_let_in(cluster) and "going on with the new ones" in caplog.text)
     cluster.close()
 
 
-def _may_not(cluster: KafkaCluster) -> bool:
-    """Whether the broker lets the client in; it is told that it may do nothing."""
-    with pytest.raises(FatalError) as caught:
-        cluster.describe(["shop-default"])
-    return "authorization failed" in str(caught.value)
-
-
-def test_a_password_in_a_file(secure_broker: SecureBroker, new_user: NewUser, tmp_path: Path) -> None:
+def test_a_password_in_a_file(new_settings: NewSettings, new_user: NewUser) -> None:
     """As a manifest names it."""
-    user = new_user("ann")
-    (tmp_path / "kafka").mkdir()
-    (tmp_path / "kafka" / "user").write_text(user.name)
-    (tmp_path / "kafka" / "password").write_text(user.password)
-    manifest = tmp_path / "bus.yaml"
-    manifest.write_text(
-        f"""\
-apiVersion: argoproj.io/v1alpha1
-kind: EventBus
-metadata: {{name: default, namespace: shop}}
-spec:
-  kafka:
-    url: {secure_broker.address()}
-    tls: {{caCertFile: {secure_broker.authority}}}
-    sasl:
-      mechanism: SCRAM-SHA-512
-      userSecret: {{name: kafka, key: user}}
-      passwordSecret: {{name: kafka, key: password}}
-"""
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVENTBUS_SECRETS_DIR", str(tmp_path))
-        error = _complaint(load_event_bus(manifest).connection())
+    user, settings = new_user("ann"), new_settings()
+    secrets = {"userSecret": settings.write("user", user.name), "passwordSecret": settings.write("password", PASSWORD)}
+    error = complaint(settings.connection({"mechanism": "SCRAM-SHA-512", **secrets}))
     assert "Topic authorization failed" in str(error)
+
+
+# --- PLAIN ------------------------------------------------------------------------------------------------------------
+
+
+def _plain(settings: Settings, password: str) -> Connection:
+    """Whom the broker knows from its start."""
+    secrets = {"userSecret": settings.write("user", "plain"), "passwordSecret": settings.write("password", password)}
+    return settings.connection({"mechanism": "PLAIN", **secrets})
+
+
+def test_a_plain_password(new_settings: NewSettings) -> None:
+    assert "Topic authorization failed" in str(complaint(_plain(new_settings(), PASSWORD)))
+
+
+def test_a_plain_password_that_is_wrong(secure_broker: SecureBroker, new_settings: NewSettings) -> None:
+    error = complaint(_plain(new_settings(), "a-wrong-guess"))
+    assert isinstance(error, FatalError)
+    assert f"{secure_broker.address()} does not let this client in: " in str(error)
+    assert str(error).endswith("Check the user name and the password.")
+    assert "a-wrong-guess" not in str(error)
+
+
+def test_a_plain_password_that_is_put_right_while_the_client_runs(new_settings: NewSettings) -> None:
+    settings = new_settings()
+    cluster = KafkaCluster(_plain(settings, "a-wrong-guess"))
+    assert not is_let_in(cluster)
+    settings.write("password", PASSWORD)
+    assert is_let_in(cluster)
+    cluster.close()
