@@ -13,6 +13,7 @@ from eventbus.cli.acls import acls
 from eventbus.cli.archive import archive
 from eventbus.cli.audit import audit
 from eventbus.cli.backtest import backtest
+from eventbus.cli.cluster import controller, crds, rbac
 from eventbus.cli.control import flush, pause, resume
 from eventbus.cli.convert import convert
 from eventbus.cli.demo import demo
@@ -48,6 +49,9 @@ app.command(epilog=examples("eventbus convert sensor.yaml > ours.yaml", "eventbu
 app.command(
     epilog=examples("eventbus schema > sensor.schema.json", "eventbus schema EventSource > source.schema.json")
 )(schema)
+app.command(epilog=examples("eventbus crds | kubectl apply -f -"))(crds)
+app.command(epilog=examples("eventbus rbac orders.yaml | kubectl apply -f -"))(rbac)
+app.command(epilog=examples("eventbus controller --image eventbus:0.1.0 --webhook-port 8443"))(controller)
 app.command(
     epilog=examples(
         "eventbus run orders.yaml",

@@ -13,7 +13,7 @@ def take_part(name: str, namespace: str) -> Election:
         from eventsources.election.elector import Elector
         from eventsources.election.kubernetes import KubernetesLeases
 
-        return Elector(KubernetesLeases(name, namespace))
+        return Elector(KubernetesLeases(f"eventsource-{name}", namespace))
     from eventsources.election.filelock import FileElection
 
     return FileElection(name, namespace)

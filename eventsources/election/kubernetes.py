@@ -26,17 +26,17 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class KubernetesLeases:
-    """A `LeaseStore`: the Lease `eventsource-<name>` of a namespace.
+    """A `LeaseStore`: one Lease of a namespace.
 
     Raises `ConfigError` when it is not known how to reach a cluster.
     """
 
-    def __init__(self, name: str, namespace: str) -> None:
-        check_name("event source", name)
+    def __init__(self, lease: str, namespace: str) -> None:
+        check_name("lease", lease)
         check_name("namespace", namespace)
-        self._configuration = load_configuration("event sources that run once")
+        self._configuration = load_configuration("programs that elect a leader")
         self._pools = connection_pools(self._configuration)
-        self._lease = f"eventsource-{name}"
+        self._lease = lease
         self._namespace = namespace
         self._last: Object = {}
 

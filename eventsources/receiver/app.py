@@ -27,6 +27,7 @@ _TEXT = b"text/plain; charset=utf-8"
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("eventbus.source")
 

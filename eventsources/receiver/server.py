@@ -12,7 +12,7 @@ import uvicorn
 
 from eventbus.errors import ConfigError
 from eventbus.logfields import inheriting
-from eventsources.receiver.app import Receiver
+from eventsources.receiver.app import Application
 from eventsources.receiver.patience import BoundedProtocol
 
 _KEEP_ALIVE_SECONDS = 65
@@ -23,7 +23,7 @@ _BACKLOG = 2048
 class Server:
     """One port. It listens from the beginning, and answers once it has been started."""
 
-    def __init__(self, app: Receiver, port: int, tls: ssl.SSLContext | None, drain_seconds: float) -> None:
+    def __init__(self, app: Application, port: int, tls: ssl.SSLContext | None, drain_seconds: float) -> None:
         """Port 0 means any free one; see `port`."""
         self._socket = _listen(port)
         self.port = int(self._socket.getsockname()[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, TypeAlias
+from urllib.parse import urlencode
 
 from sensors.actions.base import ActionCall, ActionContext, ActionError, SpecModel
 from sensors.actions.kube import workflows
@@ -158,12 +159,13 @@ class ArgoWorkflowAction:
     def _delete_pods(self, workflow: Object, nodes: set[str]) -> bool:
         """Returns whether there were any."""
         metadata = metadata_of(workflow)
-        everywhere = Address(self._cluster.type_of("v1", "Pod"), metadata["namespace"], "")
+        pods, namespace = self._cluster.type_of("v1", "Pod"), metadata["namespace"]
+        query = urlencode({"labelSelector": f"{workflows.WORKFLOW_OF_POD}={metadata['name']}"})
         deleted = False
-        for pod in self._cluster.list(everywhere, f"{workflows.WORKFLOW_OF_POD}={metadata['name']}"):
+        for pod in self._cluster.list(pods, namespace, query):
             name = metadata_of(pod)["name"]
             if annotation(pod, workflows.NODE_OF_POD) in nodes or name in nodes:
-                address = Address(everywhere.type, everywhere.namespace, name)
+                address = Address(pods, namespace, name)
                 deleted = delete_if_there(self._cluster, address) or deleted
         return deleted
 

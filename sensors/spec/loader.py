@@ -70,8 +70,8 @@ class Reader(Generic[M]):
         try:
             manifest = self._validate(data, lambda _: None)
         except _Flawed as error:
-            raise ManifestError([_unplaced(flaw) for flaw in error.flaws]) from None
-        manifest.attach_warnings(map(_unplaced, manifest.advice()))
+            raise ManifestError([unplaced(flaw) for flaw in error.flaws]) from None
+        manifest.attach_warnings(map(unplaced, manifest.advice()))
         return manifest
 
     def _inspect(self, text: str, filename: str, passed_over: Callable[[Any], bool]) -> Inspection[M]:
@@ -160,7 +160,7 @@ class _Flawed(Exception):
         self.flaws = flaws
 
 
-def _unplaced(flaw: Flaw) -> Problem:
+def unplaced(flaw: Flaw) -> Problem:
     column = "" if flaw.index is None else f" (column {flaw.index + 1})"
     return Problem(f"{flaw.message}{column}", _dotted(flaw.path))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from pydantic import Field, StrictInt
 
-from sensors.spec.base import SpecModel
+from sensors.spec.base import Flaw, SpecModel
 from sensors.spec.fields import KubernetesName, StringMap, Text
+from sensors.spec.restricted import template_flaws
 
 KubernetesObject: TypeAlias = dict[Text, Any]
 """One of Kubernetes' own objects."""
@@ -62,3 +64,7 @@ class PodTemplate(SpecModel):
     """How important they are, as a number."""
     affinity: KubernetesObject | None = None
     """Which nodes and neighbours they prefer."""
+
+    @classmethod
+    def flaws(cls, data: Any) -> Iterator[Flaw]:
+        return template_flaws(data)

@@ -22,7 +22,7 @@ def main(name: str, namespace: str, lease: str, renew_deadline: str, retry: str)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     timings = Timings(int(lease), float(renew_deadline), float(retry))
-    elector = Elector(KubernetesLeases(name, namespace), timings, on_lost=lambda _: _say("lost"))
+    elector = Elector(KubernetesLeases(f"eventsource-{name}", namespace), timings, on_lost=lambda _: _say("lost"))
     _say("ready")
     while elector.wait_until_leading(stop) is not None:
         while elector.leading and not stop.wait(_INTERVAL_SECONDS):

@@ -36,7 +36,7 @@ def kubeconfig(api: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def leases(kubeconfig: Path) -> Iterator[KubernetesLeases]:
-    store = KubernetesLeases("calendar", "shop")
+    store = KubernetesLeases("eventsource-calendar", "shop")
     yield store
     store.close()
 
@@ -133,7 +133,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(api: KubernetesApi, leases: K
 
 def test_a_server_that_is_not_there_is_unreachable(api: KubernetesApi, tmp_path: Path, kubeconfig: Path) -> None:
     kubeconfig.write_text(kubeconfig.read_text().replace(api.url, "http://127.0.0.1:1"))
-    store = KubernetesLeases("calendar", "shop")
+    store = KubernetesLeases("eventsource-calendar", "shop")
     answer = store.get(TIMEOUT)
     assert isinstance(answer, Unreachable)
     assert "refused" in answer.reason
@@ -153,7 +153,7 @@ def test_who_knows_no_cluster_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="there is no Kubernetes cluster"):
-        KubernetesLeases("calendar", "shop")
+        KubernetesLeases("eventsource-calendar", "shop")
 
 
 class TestProcesses(LeaseContract):

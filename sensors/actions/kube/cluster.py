@@ -47,9 +47,7 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def collection(self) -> str:
-        root = "/apis" if "/" in self.type.api_version else "/api"
-        where = f"/namespaces/{_segment(self.namespace, 'namespace')}" if self.type.namespaced else ""
-        return f"{root}/{self.type.api_version}{where}/{self.type.plural}"
+        return collection(self.type, self.namespace)
 
     @property
     def path(self) -> str:
@@ -61,6 +59,14 @@ class Address(msgspec.Struct, frozen=True):
             if self.type.namespaced
             else f"{self.type.plural}/{self.name}"
         )
+
+
+def collection(type_: ResourceType, namespace: str | None) -> str:
+    """Where all objects of a kind are: in one namespace, or, with None, in all."""
+    root = "/apis" if "/" in type_.api_version else "/api"
+    within = type_.namespaced and namespace is not None
+    where = f"/namespaces/{_segment(namespace or '', 'namespace')}" if within else ""
+    return f"{root}/{type_.api_version}{where}/{type_.plural}"
 
 
 def _segment(text: str, what: str) -> str:
@@ -106,8 +112,9 @@ class Cluster:
     def get(self, address: Address) -> Object:
         return self._request("GET", address.path)
 
-    def list(self, address: Address, label_selector: str) -> list[Object]:
-        answer = self._request("GET", f"{address.collection}?labelSelector={quote(label_selector, safe='')}")
+    def list(self, type_: ResourceType, namespace: str | None, query: str) -> list[Object]:
+        """Of one namespace, or of all."""
+        answer = self._request("GET", f"{collection(type_, namespace)}?{query}")
         items = answer.get("items")
         return items if isinstance(items, list) else []
 
@@ -118,9 +125,10 @@ class Cluster:
         """Refused with `Conflict` when somebody else has changed it since it was read."""
         return self._request("PUT", address.path, target)
 
-    def patch(self, address: Address, patch: Any, strategy: str) -> Object:
+    def patch(self, address: Address, patch: Any, strategy: str, subresource: str = "") -> Object:
         force = "&force=true" if strategy == APPLY else ""
-        return self._request("PATCH", f"{address.path}?fieldManager={_FIELD_MANAGER}{force}", patch, strategy)
+        path = f"{address.path}/{subresource}".rstrip("/")
+        return self._request("PATCH", f"{path}?fieldManager={_FIELD_MANAGER}{force}", patch, strategy)
 
     def delete(self, address: Address) -> None:
         self._request("DELETE", address.path)

@@ -1,0 +1,1 @@
+"""Kubernetes: custom resources, and the controller that makes pods of them."""

@@ -1,0 +1,259 @@
+"""The pods of sensors and event sources: what they have in common.
+
+A pod has its manifest and the connection to Kafka in one mounted ConfigMap, and every secret that these name as a
+mounted file. It needs no access to the Kubernetes API, except for what its actions or its election ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import msgspec
+
+from eventbus.controller.crds import API_VERSION, GROUP
+from eventbus.controller.references import Reference, references
+from sensors.secrets import ConfigMapKeySelector, SecretKeySelector
+from sensors.spec.eventbus import EventBusManifest
+from sensors.spec.manifest import Manifest
+from sensors.spec.podtemplate import PodContainer, PodMetadata, PodTemplate
+
+Object: TypeAlias = dict[str, Any]
+
+CONTAINER = "main"
+HEALTH_PORT = 8080
+MOST_NAME = 40
+"""Kubernetes' limit for a StatefulSet is 52 characters, ours are behind the name."""
+DRAIN_SECONDS = 20
+_GRACE_SECONDS = 2 * DRAIN_SECONDS
+_CONFIG = "/etc/eventbus"
+MANIFEST_FILE, BUS_FILE = "manifest.json", "bus.json"
+_HASH = f"{GROUP}/config-hash"
+_MANAGED = {"app.kubernetes.io/managed-by": "eventbus"}
+MANAGED_BY = "app.kubernetes.io/managed-by=eventbus"
+_ABOUT_PODS = frozenset(("replicas", "template", "revisionHistoryLimit", "service"))
+_RESOURCES = {"requests": {"cpu": "50m", "memory": "128Mi"}}
+
+
+class PodSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever runs the controller decides about all pods."""
+
+    image: str
+    pull_policy: str = "IfNotPresent"
+    environment: Mapping[str, str] = {}
+    """Further variables of all pods."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A Sensor or an EventSource whose pods are to run."""
+
+    manifest: Manifest
+    written: Object
+    """The resource as the cluster has it."""
+    generation: int
+    """When what it does was last changed: of two pods, the one with the higher one takes over."""
+    bus: EventBusManifest
+    bus_written: Object
+    settings: PodSettings
+    template: PodTemplate | None
+    replicas: int
+    acts: bool
+    """Whether its pods ask the Kubernetes API for something."""
+
+    @property
+    def kind(self) -> str:
+        return self.manifest.called.lower()
+
+    @property
+    def name(self) -> str:
+        """Of everything that is made for it."""
+        return f"{self.manifest.name}-{self.kind}"
+
+    @property
+    def selector(self) -> dict[str, str]:
+        return {f"{GROUP}/{self.kind}": self.manifest.name}
+
+    def labels(self) -> dict[str, str]:
+        return {**self.selector, **_MANAGED, "app.kubernetes.io/name": self.name}
+
+    def metadata(self, name: str | None = None, **more: Any) -> Object:
+        return {
+            "name": name or self.name,
+            "namespace": self.manifest.namespace,
+            "labels": self.labels(),
+            "ownerReferences": [_owner(self.written)],
+            **more,
+        }
+
+    def account(self) -> str:
+        chosen = self.template.serviceAccountName if self.template is not None else None
+        return chosen or self.name
+
+
+def _owner(resource: Mapping[str, Any]) -> Object:
+    """Whose end ends everything that was made for it."""
+    metadata = resource["metadata"]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": resource["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def config_map(workload: Workload) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": workload.metadata(),
+        "data": {
+            MANIFEST_FILE: document(workload.written, workload.generation),
+            BUS_FILE: document(workload.bus_written, None),
+        },
+    }
+
+
+def document(resource: Mapping[str, Any], generation: int | None) -> str:
+    """What pods read: nothing that only a cluster adds, nor what is about the pods themselves.
+
+    So a sensor that only gets another number of replicas has the same document, and no pod begins anew.
+    """
+    metadata = {name: resource["metadata"][name] for name in ("name", "namespace")}
+    spec = {name: value for name, value in resource["spec"].items() if name not in _ABOUT_PODS}
+    made = {
+        "apiVersion": API_VERSION,
+        "kind": resource["kind"],
+        "metadata": metadata if generation is None else {**metadata, "generation": generation},
+        "spec": spec,
+    }
+    return msgspec.json.encode(made, order="sorted").decode()
+
+
+def service_account(workload: Workload) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": workload.metadata(),
+        "automountServiceAccountToken": False,
+    }
+
+
+def disruption_budget(workload: Workload) -> Object:
+    """Of several pods one may be away at a time; a single one may always go, else its node could never be emptied."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": workload.metadata(),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": workload.selector}},
+    }
+
+
+def pod_template(workload: Workload, arguments: Sequence[str], environment: Sequence[Object] = ()) -> Object:
+    """The template of a StatefulSet or Deployment."""
+    template = workload.template or PodTemplate()
+    metadata = template.metadata or PodMetadata()
+    mounted = references(workload.manifest.spec, workload.bus.spec)
+    spec: Object = {
+        "serviceAccountName": workload.account(),
+        "automountServiceAccountToken": workload.acts,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            **(template.securityContext or {}),
+        },
+        "containers": [_container(workload, template.container or PodContainer(), arguments, environment, mounted)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": workload.name}},
+            {"name": "tmp", "emptyDir": {}},
+            *map(_volume, mounted),
+            *template.volumes,
+        ],
+        **_placement(template),
+    }
+    hashed = sha256("\n".join(config_map(workload)["data"].values()).encode()).hexdigest()
+    return {
+        "metadata": {
+            "labels": {**metadata.labels, **workload.labels()},
+            "annotations": {**metadata.annotations, _HASH: hashed},
+        },
+        "spec": spec,
+    }
+
+
+def _container(
+    workload: Workload,
+    wanted: PodContainer,
+    arguments: Sequence[str],
+    environment: Sequence[Object],
+    mounted: Sequence[Reference],
+) -> Object:
+    common = {"EVENTBUS_BUS_FILE": f"{_CONFIG}/{BUS_FILE}", **workload.settings.environment}
+    health = ["--health-port", str(HEALTH_PORT), "--drain-seconds", str(DRAIN_SECONDS), "--log-format", "json"]
+    return {
+        "name": CONTAINER,
+        "image": workload.settings.image,
+        "imagePullPolicy": wanted.imagePullPolicy or workload.settings.pull_policy,
+        "command": ["eventbus", "run", f"{_CONFIG}/{MANIFEST_FILE}", *health, *arguments],
+        "env": [*({"name": name, "value": value} for name, value in common.items()), *environment, *wanted.env],
+        "envFrom": [*wanted.envFrom],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
+        # A pod that starts may have much to read; one that hangs is noticed by its own watch over commits.
+        "startupProbe": _probe("/healthz", period=2, failures=60),
+        "livenessProbe": _probe("/healthz", period=10, failures=3),
+        "readinessProbe": _probe("/readyz", period=2, failures=1),
+        "resources": wanted.resources or _RESOURCES,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            **(wanted.securityContext or {}),
+        },
+        "volumeMounts": [
+            {"name": "config", "mountPath": _CONFIG, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the only place that can be written to
+            *map(_mount, mounted),
+            *wanted.volumeMounts,
+        ],
+    }
+
+
+def _probe(path: str, *, period: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": "health"},
+        "periodSeconds": period,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def _volume(reference: Reference) -> Object:
+    kind, named = ("secret", "secretName") if reference.is_secret else ("configMap", "name")
+    return {"name": _volume_name(reference), kind: {named: reference.name, "optional": reference.optional}}
+
+
+def _mount(reference: Reference) -> Object:
+    directory = (SecretKeySelector if reference.is_secret else ConfigMapKeySelector).directory[1]
+    return {"name": _volume_name(reference), "mountPath": f"{directory}/{reference.name}", "readOnly": True}
+
+
+def _volume_name(reference: Reference) -> str:
+    """Volumes have shorter names than secrets, and without dots."""
+    digest = sha256(reference.name.encode()).hexdigest()[:12]
+    return f"{'secret' if reference.is_secret else 'config'}-{digest}"
+
+
+def _placement(template: PodTemplate) -> Object:
+    chosen: Object = {
+        "nodeSelector": dict(template.nodeSelector),
+        "tolerations": [*template.tolerations],
+        "imagePullSecrets": [*template.imagePullSecrets],
+        "priorityClassName": template.priorityClassName,
+        "priority": template.priority,
+        "affinity": template.affinity,
+    }
+    return {name: value for name, value in chosen.items() if value}
