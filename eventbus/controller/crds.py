@@ -45,6 +45,8 @@ RESOURCES = (
     Resource(EventBusManifest, "eventbuses", "eb"),
 )
 
+_DEFAULTS = {"eventBusName": "default", "replicas": 1}
+"""What `kubectl get` and autoscalers want to see; of the rest it matters who has written it."""
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer"}
 _CONDITION: Schema = {
@@ -118,12 +120,16 @@ def _version(resource: Resource) -> dict[str, Any]:
 
 def _schema(manifest: type[Manifest]) -> Schema:
     made = structural(manifest_schema(manifest))
+    spec = made["properties"]["spec"]
+    for name, default in _DEFAULTS.items():
+        if name in spec["properties"]:
+            spec["properties"][name]["default"] = default
     properties = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"type": "object"}}
     return {
         "type": "object",
         "description": made["description"],
         "required": ["spec"],
-        "properties": {**properties, "spec": made["properties"]["spec"], "status": _STATUS},
+        "properties": {**properties, "spec": spec, "status": _STATUS},
     }
 
 

@@ -1,7 +1,8 @@
 """From a JSON Schema (2020-12) to what Kubernetes allows in a custom resource definition: a structural schema.
 
 What Kubernetes has no words for is left to the validator that the command line has, too: it looks at every resource,
-and its messages are better. So that it sees misspelt fields, nothing is pruned.
+and its messages are better. So that it sees misspelt fields, nothing is pruned; and so that it sees what somebody has
+written and what not, there are no defaults.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Translator:
         if "anyOf" in schema:
             return self._union(schema)
         made = {name: schema[name] for name in _KEPT if name in schema}
-        made |= _bounds(schema) | _pattern(schema) | _default(schema)
+        made |= _bounds(schema) | _pattern(schema)
         if "const" in schema:
             made["enum"] = [schema["const"]]
         kind = schema.get("type")
@@ -95,9 +96,3 @@ def _pattern(schema: Schema) -> Schema:
     except re2.error:
         return {}
     return {"pattern": schema["pattern"]}
-
-
-def _default(schema: Schema) -> Schema:
-    """A default of an object would be written into every resource, with all that is in it."""
-    default = schema.get("default")
-    return {"default": default} if isinstance(default, bool | int | float | str) else {}
