@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import struct
 import subprocess
+from contextlib import suppress
 from getpass import getuser
 from pathlib import Path
 
@@ -46,8 +47,11 @@ class MosquittoServer:
         until(self._started)
 
     def stop(self) -> None:
-        self._process.terminate()  # it writes down what it has got
-        self._process.wait()
+        """It writes down what it has got. Right after its start it may not hear that it is to stop."""
+        while self._process.poll() is None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
 
     def forget(self) -> None:
         """What it has written down."""
