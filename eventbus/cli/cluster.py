@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eventbus.cli.logs import LogFormat
-from eventbus.cli.options import BusOption, Manifests, Namespace, Verbose
+from eventbus.cli.options import BusOption, HealthPort, Manifests, Namespace, Verbose
 from eventbus.cli.printing import say
 
 if TYPE_CHECKING:
@@ -72,11 +72,13 @@ def controller(
     webhook_port: Annotated[
         int | None, typer.Option(help="Serve the validating webhook on this port.", show_default="no webhook")
     ] = None,
+    health_port: HealthPort = None,
     log_format: Annotated[LogFormat, typer.Option(help="`json` is one object per line.")] = LogFormat.TEXT,
     verbose: Verbose = False,
 ) -> None:
     """Make pods of the Sensors and EventSources of a Kubernetes cluster, until SIGTERM or Ctrl-C."""
     from eventbus.cli.logs import set_up_logging
+    from eventbus.cli.run import health_server
     from eventbus.controller.loop import Controller
     from eventbus.controller.objects import Objects
     from eventbus.controller.pods import PodSettings
@@ -88,14 +90,14 @@ def controller(
     set_up_logging(logging.DEBUG if verbose else logging.INFO, log_format)
     home = os.environ.get("EVENTBUS_NAMESPACE") or _own_namespace()
     objects = Objects(Cluster())
+    made = Controller(objects, PodSettings(image=image, pull_policy=pull_policy), only)
     server = None if webhook_port is None else _webhook(objects, home, webhook_port)
     election = Elector(KubernetesLeases(_LEASE, home))
     try:
-        with stop_signals() as stopped:
+        with stop_signals() as stopped, health_server([made], health_port):
             if server is not None:
                 server.start()
-            settings = PodSettings(image=image, pull_policy=pull_policy)
-            Controller(objects, settings, only).run(election, stopped)
+            made.run(election, stopped)
     finally:
         election.close()
         if server is not None:

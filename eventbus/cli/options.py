@@ -65,6 +65,15 @@ Namespace = Annotated[
 BusOption = Annotated[
     str, typer.Option("--bus", envvar="EVENTBUS_BUS", help="The event bus, where a manifest does not name one.")
 ]
+HealthPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Serve /healthz, /readyz and /metrics on this port of all interfaces; 0 takes a free one.",
+        show_default="no server",
+    ),
+]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="`json` is for programs.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens inside.")]
 Manifests = Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eventbus.cli.logs import LogFormat
-from eventbus.cli.options import BootstrapServers, BusFile, BusOption, Manifests, Namespace, Verbose
+from eventbus.cli.options import BootstrapServers, BusFile, BusOption, HealthPort, Manifests, Namespace, Verbose
 
 if TYPE_CHECKING:
     from eventbus.bus import Bus
@@ -47,15 +47,7 @@ def run(
     drain_seconds: Annotated[
         float, typer.Option(min=0, help="How long running actions may take to finish on SIGTERM.")
     ] = 20.0,
-    health_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Serve /healthz, /readyz and /metrics on this port of all interfaces; 0 takes a free one.",
-            show_default="no server",
-        ),
-    ] = None,
+    health_port: HealthPort = None,
     bootstrap_servers: BootstrapServers = None,
     bus_file: BusFile = None,
     namespace: Namespace = "default",
@@ -84,7 +76,7 @@ def run(
     parts: list[Replica | SourceRunner] = []
     with (
         connect(bootstrap_servers, bus_file, namespace, bus, verbose=False) as home,
-        _health_server(parts, health_port),
+        health_server(parts, health_port),
     ):
         try:
             for replica in _make_replicas(home, sensors, None if slot is None else str(slot), partitions, settings):
@@ -137,7 +129,7 @@ def _make_runners(home: Bus, sources: Sequence[LoadedSource], drain_seconds: flo
 
 
 @contextmanager
-def _health_server(parts: Sequence[Part], port: int | None) -> Iterator[None]:
+def health_server(parts: Sequence[Part], port: int | None) -> Iterator[None]:
     """It answers from before the first replica is made until the last one has ended."""
     from sensors.health import HealthServer
 

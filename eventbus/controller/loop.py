@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from eventbus.clock import SystemClock
 from eventbus.controller.buses import BusKeeper
@@ -29,6 +30,7 @@ from sensors.actions.base import ActionError
 
 LOOK_SECONDS = 2.0
 _AGAIN_SECONDS = 30.0
+_STUCK_SECONDS = 300.0
 
 log = logging.getLogger("eventbus.controller")
 
@@ -41,11 +43,26 @@ class _Worked(msgspec.Struct, frozen=True):
 
 
 class Controller:
-    """Of one namespace, or of all."""
+    """Of one namespace, or of all. A `sensors.health.Part`."""
+
+    name = "controller"
+    slot = ""
 
     def __init__(
         self, objects: Objects, settings: PodSettings, namespace: str | None, clock: Clock | None = None
     ) -> None:
+        self.registry = CollectorRegistry()
+        self._resources = Gauge(
+            "eventbus_controller_resources",
+            "Sensors, EventSources and EventBuses",
+            ["kind", "ready"],
+            registry=self.registry,
+        )
+        self._failures = Counter(
+            "eventbus_controller_failures", "What could not be done, and is tried again", registry=self.registry
+        )
+        self._begun: float | None = None
+        """When it began to lead, or has last looked at everything."""
         self._objects = objects
         self._reconciler = Reconciler(objects, settings)
         self._buses = BusKeeper(clock)
@@ -54,15 +71,29 @@ class Controller:
         self._clock = clock or SystemClock()
         self._worked: dict[str, _Worked] = {}
 
+    def complaints(self) -> list[str]:
+        """Why it should be restarted."""
+        silent = 0.0 if self._begun is None else self._clock.monotonic() - self._begun
+        return [f"it has looked at nothing for {silent:.0f} s"] if silent > _STUCK_SECONDS else []
+
+    def waiting_for(self) -> list[str]:
+        """Whoever does not lead is ready to."""
+        return []
+
     def run(self, election: Election, stop: Stop) -> None:
+        """While it is elected. What was known before may be wrong when it is elected again."""
         while election.wait_until_leading(stop) is not None:
             log.info("this controller leads")
+            self._worked = {}
             while election.leading and not stop.is_set():
+                self._begun = self._clock.monotonic()
                 try:
                     self.look(lambda: election.leading)
                 except ActionError as error:
+                    self._failures.inc()
                     log.warning("%s; looking again in %g s", error, LOOK_SECONDS)
                 stop.wait(LOOK_SECONDS)
+            self._begun = None
 
     def look(self, may_go_on: Callable[[], bool] = lambda: True) -> None:
         """Once. Raises `ActionError` when the cluster cannot be asked; trouble with one resource is only told."""
@@ -71,7 +102,7 @@ class Controller:
         for pod in self._objects.list("v1", "Pod", self._namespace, labels=MANAGED_BY):
             pods[_owner_of_pod(pod)].append(pod)
         resources = [*buses.values(), *self._list("Sensor"), *self._list("EventSource")]
-        self._forget_but({each["metadata"]["uid"] for each in resources})
+        self._take_stock(resources)
         for resource in resources:
             if not may_go_on():
                 return
@@ -98,6 +129,7 @@ class Controller:
             self._retirement.prepare(resource)
             written = self._tell(resource, self._outcome(resource, pods))
         except (ActionError, EventBusError) as error:
+            self._failures.inc()
             log.warning("%s %s/%s: %s", resource["kind"], *_key(resource), error)
         else:
             self._worked[uid] = _Worked((_version(written), *seen[1:]), now)
@@ -121,8 +153,12 @@ class Controller:
             return resource
         return self._objects.merge(resource, {"status": status}, "status")
 
-    def _forget_but(self, uids: set[str]) -> None:
+    def _take_stock(self, resources: list[Object]) -> None:
+        uids = {each["metadata"]["uid"] for each in resources}
         self._worked = {uid: worked for uid, worked in self._worked.items() if uid in uids}
+        self._resources.clear()
+        for each in resources:
+            self._resources.labels(each["kind"], _readiness(each)).inc()
 
 
 def _key(resource: Mapping[str, Any]) -> tuple[str, str]:
@@ -131,6 +167,11 @@ def _key(resource: Mapping[str, Any]) -> tuple[str, str]:
 
 def _version(resource: Mapping[str, Any]) -> tuple[str, str]:
     return resource["metadata"]["uid"], resource["metadata"]["resourceVersion"]
+
+
+def _readiness(resource: Mapping[str, Any]) -> str:
+    conditions = (resource.get("status") or {}).get("conditions") or ()
+    return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), "Unknown")
 
 
 def _owner_of_pod(pod: Mapping[str, Any]) -> tuple[str, str, str]:

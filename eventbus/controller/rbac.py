@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from eventbus.controller.pods import Object, Workload
+from eventsources.receiver.hooks import ForgeSpec
+from eventsources.sources.resource import ResourceSpec
 from eventsources.spec import EventSourceManifest
 from sensors.actions.argo_workflow import ArgoWorkflowSpec
 from sensors.actions.k8s import K8sSpec
@@ -57,6 +59,11 @@ def rules_of(manifest: Manifest) -> list[Rule]:
 
 def rbac_flaws(manifest: Manifest) -> Iterator[Flaw]:
     """What no Role is made for, and why."""
+    if isinstance(manifest, EventSourceManifest):
+        for kind, name, spec in manifest.spec.sources():
+            if isinstance(spec, ResourceSpec) and spec.namespace != manifest.namespace:
+                message = f"no rights beyond the namespace `{manifest.namespace}` are given: name it"
+                yield Flaw(("spec", kind, name, "namespace"), f"{message}, or a `template.serviceAccountName`")
     for path, trigger_spec in _object_specs(manifest):
         written = trigger_spec.source.written
         if written is None:
@@ -100,10 +107,19 @@ def role_binding(workload: Workload) -> Object:
 
 
 def _needs(manifest: Manifest) -> Iterator[Rule]:
-    if isinstance(manifest, EventSourceManifest) and manifest.once:
-        yield Rule("coordination.k8s.io", "leases", ("create", "get", "update"))
+    if isinstance(manifest, EventSourceManifest):
+        yield from _of_source(manifest)
     for _, spec in _object_specs(manifest):
         yield from _of_action(spec, manifest.namespace)
+
+
+def _of_source(manifest: EventSourceManifest) -> Iterator[Rule]:
+    specs = [spec for _, spec in manifest.identities()]
+    if manifest.once or any(isinstance(spec, ForgeSpec) and spec.registers for spec in specs):
+        yield Rule("coordination.k8s.io", "leases", ("create", "get", "update"))
+    for spec in specs:
+        if isinstance(spec, ResourceSpec) and spec.namespace == manifest.namespace:
+            yield Rule(spec.group, spec.resource, ("list", "watch"))
 
 
 def _of_action(spec: ObjectSpec, namespace: str) -> Iterator[Rule]:

@@ -1,4 +1,4 @@
-"""The part of the Kubernetes API that the actions use, as a real HTTP server in this process."""
+"""The part of the Kubernetes API that actions and controller use, as a real HTTP server in this process."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ _KINDS = {
         ("Namespace", "namespaces", False),
         ("ConfigMap", "configmaps", True),
         ("Pod", "pods", True),
+        ("Service", "services", True),
+        ("ServiceAccount", "serviceaccounts", True),
+        ("Secret", "secrets", True),
+        ("Event", "events", True),
+    ],
+    "/apis/apps/v1": [("StatefulSet", "statefulsets", True), ("Deployment", "deployments", True)],
+    "/apis/policy/v1": [("PodDisruptionBudget", "poddisruptionbudgets", True)],
+    "/apis/rbac.authorization.k8s.io/v1": [("Role", "roles", True), ("RoleBinding", "rolebindings", True)],
+    "/apis/admissionregistration.k8s.io/v1": [
+        ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
+    ],
+    "/apis/eventbus.dev/v1alpha1": [
+        ("Sensor", "sensors", True),
+        ("EventSource", "eventsources", True),
+        ("EventBus", "eventbuses", True),
     ],
     "/apis/argoproj.io/v1alpha1": [
         ("Workflow", "workflows", True),
@@ -160,7 +175,9 @@ class KubernetesApi:
     def _list(self, path: str, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         selector = query.get("labelSelector", [""])[0]
         wanted = dict(pair.split("=", 1) for pair in selector.split(",") if pair)
-        inside = [each for place, each in self.objects.items() if place.rpartition("/")[0] == path]
+        root, _, plural = path.rpartition("/")
+        everywhere = re.compile(rf"{re.escape(root)}(/namespaces/[^/]+)?/{plural}")
+        inside = [each for place, each in self.objects.items() if everywhere.fullmatch(place.rpartition("/")[0])]
         return [each for each in inside if wanted.items() <= each["metadata"].get("labels", {}).items()]
 
     def _replace(self, path: str, body: Any) -> dict[str, Any]:
@@ -171,6 +188,7 @@ class KubernetesApi:
         return self._store(path, body)
 
     def _patch(self, path: str, body: Any, kind: str, query: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        path = path.removesuffix("/status")
         if kind == "application/apply-patch+yaml":
             if not query.get("fieldManager"):
                 raise Fault(400, "BadRequest", "fieldManager is required for apply patch")
