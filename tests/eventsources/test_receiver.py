@@ -22,7 +22,7 @@ from eventsources.base import Identity
 from eventsources.metrics import SourceMetrics
 from eventsources.sink import Sieve, Sink, SinkFull
 from sensors.spec.problems import ManifestError
-from tests.eventsources.serving import Shop, Stuck, metric, shop
+from tests.eventsources.serving import Shop, Stuck, manifest, metric, shop
 
 
 @pytest.fixture
