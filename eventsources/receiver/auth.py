@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from eventbus.errors import ConfigError
 from eventsources.base import Refusal, Request
+from sensors.actions.http import BasicAuth
 from sensors.secrets import Secret, SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import Text
@@ -45,6 +46,14 @@ def check_bearer(request: Request, selector: SecretKeySelector) -> None:
     expected = read_secret(selector)
     if scheme.lower() != "bearer" or not same(token.strip(), expected.reveal()):
         raise Refusal(401, "the bearer token is missing or wrong")
+
+
+def check_basic(request: Request, spec: BasicAuth) -> None:
+    """Raises `Refusal`."""
+    scheme, _, given = (request.header("authorization") or "").partition(" ")
+    expected = f"{read_secret(spec.username).reveal()}:{read_secret(spec.password).reveal()}"
+    if scheme.lower() != "basic" or not same(given.strip(), b64encode(expected.encode()).decode()):
+        raise Refusal(401, "the name or the password is missing or wrong")
 
 
 def check_token(request: Request, header: str, selector: SecretKeySelector) -> None:

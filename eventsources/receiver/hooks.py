@@ -43,7 +43,7 @@ class HookSpec(ReceiverSpec):
 
     def advice(self) -> Iterator[Flaw]:
         own = [getattr(self, name) for name in self.proofs]
-        if not any((*own, self.webhook.authSecret, self.webhook.clientCaSecret)):
+        if not any((*own, self.webhook.authSecret, self.webhook.basicAuth, self.webhook.clientCaSecret)):
             yield Flaw(("webhook",), f"whoever knows the address can send events: set `{self.proofs[0]}`")
 
 

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictInt
 
 from eventbus.events import Event
 from eventsources.base import Identity, Request, SourceSpec
-from eventsources.receiver.auth import check_bearer
+from eventsources.receiver.auth import check_basic, check_bearer
+from sensors.actions.http import BasicAuth
 from sensors.secrets import SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
 from sensors.spec.fields import Text
@@ -59,6 +60,8 @@ class ListeningSpec(SpecModel):
     """Certificate authorities: only clients with a certificate of theirs are let in."""
     authSecret: SecretKeySelector | None = None
     """A token that requests must bring: `Authorization: Bearer …`."""
+    basicAuth: BasicAuth | None = None
+    """A name and a password that requests must bring: `Authorization: Basic …`."""
 
     @classmethod
     def flaws(cls, data: Any) -> Iterator[Flaw]:
@@ -68,6 +71,9 @@ class ListeningSpec(SpecModel):
             yield Flaw((given,), f"`{given}` needs `{other}`")
         if get(data, "clientCaSecret") is not None and cert is None:
             yield Flaw(("clientCaSecret",), "`clientCaSecret` needs `serverCertSecret` and `serverKeySecret`")
+        if get(data, "basicAuth") is not None and get(data, "authSecret") is not None:
+            message = "`basicAuth` and `authSecret` exclude each other: a request has one `Authorization`"
+            yield Flaw(("basicAuth",), message, about_key=True)
 
 
 class ReceiverSpec(SourceSpec, ABC):
@@ -92,6 +98,8 @@ class Listener(ABC):
     def events(self, identity: Identity, request: Request) -> Sequence[Event]:
         if self._listening.authSecret is not None:
             check_bearer(request, self._listening.authSecret)
+        if self._listening.basicAuth is not None:
+            check_basic(request, self._listening.basicAuth)
         self.authorize(request)
         return self.understand(identity, request)
 

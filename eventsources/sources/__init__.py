@@ -46,7 +46,7 @@ SOURCES: dict[str, SourceKind] = {
 }
 
 _LATER = "azureEventsHub azureQueueStorage azureServiceBus bitbucketserver emitter gerrit hdfs mns nsq"
-_LATER += " pubsub pulsar sftp sns storageGrid stripe"
+_LATER += " pubSub pulsar sftp sns storageGrid stripe"
 
 REFUSED: dict[str, str] = {
     kind: f"event sources of the kind `{kind}` are not supported yet; there are {', '.join(sorted(SOURCES))}"

@@ -21,7 +21,8 @@ from eventbus.ports import Position
 from eventsources.base import Identity
 from eventsources.metrics import SourceMetrics
 from eventsources.sink import Sieve, Sink, SinkFull
-from tests.eventsources.serving import Shop, Stuck, metric, shop
+from sensors.spec.problems import ManifestError
+from tests.eventsources.serving import Shop, Stuck, manifest, metric, shop
 
 
 @pytest.fixture
@@ -256,6 +257,30 @@ def test_a_bearer_token(bus: Bus, secret: dict[str, str]) -> None:
         assert [orders.send(Authorization=each).status for each in given] == [202, 202, 401, 401, 401, 401, 401]
         assert orders.send().status == 401
         assert len(orders.events()) == 2
+
+
+def test_a_name_and_a_password(bus: Bus, secret: dict[str, str]) -> None:
+    def basic(text: str) -> str:
+        return b64encode(text.encode()).decode()
+
+    right = basic("s3cret:s3cret")
+    with shop(bus, basicAuth={"username": secret, "password": secret}) as orders:
+        given = (
+            f"Basic {right}",
+            f"basic {right}",
+            f"Basic {basic('s3cret:')}",
+            "Basic s3cret:s3cret",
+            f"Bearer {right}",
+        )
+        assert [orders.send(Authorization=each).status for each in given] == [202, 202, 401, 401, 401]
+        assert orders.send().status == 401
+
+
+def test_basic_and_bearer_exclude_each_other() -> None:
+    selector = {"name": "a", "key": "b"}
+    both = {"authSecret": selector, "basicAuth": {"username": selector, "password": selector}}
+    with pytest.raises(ManifestError, match="exclude each other: a request has one `Authorization`"):
+        manifest("webhook", orders={"endpoint": "/orders", **both})
 
 
 def _signed(body: bytes, key: bytes = b"s3cret", algorithm: Any = hashlib.sha256) -> str:
