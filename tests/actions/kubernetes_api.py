@@ -71,6 +71,7 @@ class KubernetesApi:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 10
+            wbufsize = -1  # head and body in one go: apart, each answer would wait 40 ms for an acknowledgement
 
             def handle_any(self) -> None:
                 owner.answer(self)
