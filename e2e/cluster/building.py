@@ -16,7 +16,7 @@ from eventbus.errors import MachineError
 from eventbus.jvm.places import cache_directory, make_directory, require_free
 
 _SOURCES = Path(__file__).parent / "go"
-_PACKAGES = ("containerd", "runc", "libseccomp2")
+_PACKAGES = ("containerd", "runc", "libseccomp2", "containernetworking-plugins")
 _NEEDED_MEBIBYTES = 6000
 """Mostly Go's own caches."""
 _VERSION = "k8s.io/kubernetes v"
@@ -30,6 +30,8 @@ class Parts(NamedTuple):
     containerd: Path
     """Its directory: the programs beside it are found there."""
     runc: Path
+    plugins: Path
+    """The directory of those that connect pods."""
     libraries: Path
     """What of Debian's packages this machine may not have."""
 
@@ -44,7 +46,7 @@ def lacking() -> str | None:
         return "a Kubernetes of our own needs Linux"
     if os.geteuid() != 0:
         return "a Kubernetes of our own needs root: name another one in KUBECONFIG"
-    for program in ("unshare", "nsenter", "mount", "ldd"):
+    for program in ("unshare", "nsenter", "mount", "ldd", "ip"):
         if shutil.which(program) is None:
             return f"a Kubernetes of our own needs the program `{program}`"
     return None
@@ -79,10 +81,11 @@ def build() -> Parts:
 
 def _parts() -> Parts | None:
     binaries, containerd, runc = _binaries(), _program("containerd"), _program("runc")
-    if containerd is None or runc is None or not binaries.is_dir():
+    plugins = _plugins()
+    if containerd is None or runc is None or plugins is None or not binaries.is_dir():
         return None
-    libraries = next((place() / "debian" / "usr" / "lib").glob("*-linux-*"), place())
-    return Parts(binaries / "kubernetes", binaries / "pause", containerd.parent, runc, libraries)
+    libraries = next((_debian() / "usr" / "lib").glob("*-linux-*"), place())
+    return Parts(binaries / "kubernetes", binaries / "pause", containerd.parent, runc, plugins, libraries)
 
 
 # --- compiled -------------------------------------------------------------------------------------------------------
@@ -121,17 +124,29 @@ def _version_flags() -> str:
 # --- from Debian ----------------------------------------------------------------------------------------------------
 
 
+def _debian() -> Path:
+    """Another directory for every other list of packages."""
+    return place() / f"debian-{blake2b(' '.join(_PACKAGES).encode(), digest_size=4).hexdigest()}"
+
+
+def _plugins() -> Path | None:
+    found = (_debian() / "usr/lib/cni", Path("/usr/lib/cni"), Path("/opt/cni/bin"))
+    return next((each for each in found if (each / "bridge").exists()), None)
+
+
 def _program(name: str) -> Path | None:
-    unpacked = [place() / "debian" / directory / name for directory in ("usr/bin", "usr/sbin")]
+    unpacked = [_debian() / directory / name for directory in ("usr/bin", "usr/sbin")]
     installed = shutil.which(name)
     return next((each for each in unpacked if each.exists()), None if installed is None else Path(installed))
 
 
 def _fetch_containerd() -> None:
-    if _program("containerd") is not None and _program("runc") is not None:
+    if _program("containerd") is not None and _program("runc") is not None and _plugins() is not None:
         return
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise MachineError("a Kubernetes of our own needs containerd and runc: install them, or set KUBECONFIG")
+        raise MachineError(
+            "a Kubernetes of our own needs containerd, runc and the CNI plugins: install them, or set KUBECONFIG"
+        )
     with TemporaryDirectory(dir=place()) as directory:
         work = Path(directory)
         for each in ("lists/partial", "archives/partial", "debs", "root"):
@@ -141,7 +156,7 @@ def _fetch_containerd() -> None:
         _call(["apt-get", "-qq", *own, "download", *_PACKAGES], work / "debs")
         for package in sorted((work / "debs").glob("*.deb")):
             _call(["dpkg-deb", "-x", str(package), str(work / "root")], work)
-        (work / "root").rename(place() / "debian")
+        (work / "root").rename(_debian())
 
 
 def _call(command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None) -> None:

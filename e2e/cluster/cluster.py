@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import random
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +20,8 @@ from urllib3.exceptions import HTTPError
 from e2e.cluster.building import Parts, parts, place
 from e2e.cluster.image import pause_image, project_image
 from e2e.cluster.namespaces import Namespaces, Process
-from e2e.cluster.servers import API_PORT, Servers
+from e2e.cluster.network import network, remove_network
+from e2e.cluster.servers import Servers
 from eventbus.errors import MachineError
 from eventbus.jvm.places import make_directory
 
@@ -102,7 +101,8 @@ class Cluster:
         self._directory = end.enter_context(_directory())
         control_group = end.enter_context(_control_group(self._directory.name))
         self.logs.mkdir()
-        self._servers = Servers(made_of, self._directory, _free_address(), control_group)
+        self.network = end.enter_context(network(self._directory.name))
+        self._servers = Servers(made_of, self._directory, self.network, control_group)
         own = {"containerd": Path("/run/containerd"), "kubelet": Path("/var/lib/kubelet")}
         mounts = {self._directory / "mounted" / name: target for name, target in own.items()}
         self._namespaces = Namespaces(mounts, self.logs / "namespaces.log")
@@ -175,15 +175,6 @@ class Cluster:
 # --- what it takes of the machine -----------------------------------------------------------------------------------
 
 
-def _free_address() -> str:
-    """All of 127.0.0.0/8 is this machine, and hardly anybody uses more of it than the first address."""
-    while True:
-        address = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.1"
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((address, API_PORT))
-            return address
-
-
 @contextmanager
 def _directory() -> Iterator[Path]:
     """A new one below the cache. What clusters have left that were killed is removed before."""
@@ -192,6 +183,7 @@ def _directory() -> Iterator[Path]:
         with suppress(FileNotFoundError, BlockingIOError), (left / _LOCK).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove_control_groups(left.name)
+            remove_network(left.name)
             shutil.rmtree(left)
     directory = Path(mkdtemp(dir=place() / "running", prefix="eventbus-e2e-"))
     with (directory / _LOCK).open("ab") as lock:

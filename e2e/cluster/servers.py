@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_network
 from pathlib import Path
 
 import yaml
@@ -12,6 +11,7 @@ import yaml
 from e2e.cluster.building import Parts
 from e2e.cluster.credentials import Credentials
 from e2e.cluster.image import PAUSE
+from e2e.cluster.network import Network
 
 API_PORT = 443
 """What Kubernetes tells pods, and it cannot be told otherwise."""
@@ -23,9 +23,10 @@ _KUBELET_PORT = 10250
 class Servers:
     """Of one cluster, whose files are below `directory` and whose address nobody else uses."""
 
-    def __init__(self, parts: Parts, directory: Path, address: str, control_group: str) -> None:
-        self._parts, self._directory, self._address = parts, directory, address
-        self.credentials = Credentials(directory / "credentials", address)
+    def __init__(self, parts: Parts, directory: Path, network: Network, control_group: str) -> None:
+        self._parts, self._directory, self._network = parts, directory, network
+        self._address = network.address
+        self.credentials = Credentials(directory / "credentials", self._address)
         self.socket = directory / "containerd.sock"
         (directory / "containerd.toml").write_text(self._containerd_settings())
         (directory / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet_settings(control_group)))
@@ -70,7 +71,7 @@ class Servers:
                 "bind-address": self._address,
                 "advertise-address": self._address,
                 "secure-port": API_PORT,
-                "service-cluster-ip-range": ip_network(f"{self._address}/24", strict=False),
+                "service-cluster-ip-range": self._network.services,
                 "etcd-servers": self.etcd_address,
                 **dict.fromkeys(("client-ca-file", "etcd-cafile"), trusted),
                 **dict.fromkeys(("tls-cert-file", "etcd-certfile", "kubelet-client-certificate"), certificate),
@@ -80,7 +81,7 @@ class Servers:
                 "service-account-key-file": accounts,
                 "service-account-signing-key-file": accounts,
                 "service-account-issuer": "https://kubernetes.default.svc",
-                "endpoint-reconciler-type": "none",  # endpoints must not have a loopback address
+                "enable-aggregator-routing": "true",  # webhooks are asked where their pods are: Services have no proxy
                 "kubelet-preferred-address-types": "InternalIP",
             },
         )
@@ -106,7 +107,8 @@ class Servers:
             {
                 "config": self._directory / "kubelet.yaml",
                 "kubeconfig": self.credentials.kubeconfig("kubelet"),
-                "hostname-override": self._address,  # a node's address may be a loopback one only if it is its name
+                "hostname-override": self._address,
+                "node-ip": self._address,
             },
         )
 
@@ -143,6 +145,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "{self._directory}/network"
+    bin_dir = "{self._parts.plugins}"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
@@ -187,7 +190,6 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
         }
 
     def _write_network(self) -> None:
-        """A node without a network is not ready. Pods that use the machine's own never come to it."""
         (self._directory / "network").mkdir()
-        settings = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "use-hostNetwork-true"}]}
-        (self._directory / "network" / "none.conflist").write_text(json.dumps(settings))
+        settings = self._network.settings(self._directory / "addresses")
+        (self._directory / "network" / "eventbus.conflist").write_text(json.dumps(settings))

@@ -59,10 +59,12 @@ def rbac(files: Manifests, *, namespace: Namespace = "default", bus: BusOption =
 
 def controller(
     *,
-    image: Annotated[str, typer.Option(envvar="EVENTBUS_IMAGE", help="The image of all pods: one with this program.")],
-    pull_policy: Annotated[
-        str, typer.Option(envvar="EVENTBUS_IMAGE_PULL_POLICY", help="When nodes pull it.")
-    ] = "IfNotPresent",
+    image: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EVENTBUS_IMAGE", help="The image of all pods.", show_default="that of the pod this runs in"
+        ),
+    ] = None,
     only: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +83,7 @@ def controller(
     from eventbus.cli.run import health_server
     from eventbus.controller.loop import Controller
     from eventbus.controller.objects import Objects
-    from eventbus.controller.pods import PodSettings
+    from eventbus.controller.pods import PodSettings, own_settings
     from eventsources.election.elector import Elector
     from eventsources.election.kubernetes import KubernetesLeases
     from sensors.actions.kube.cluster import Cluster
@@ -90,7 +92,7 @@ def controller(
     set_up_logging(logging.DEBUG if verbose else logging.INFO, log_format)
     home = os.environ.get("EVENTBUS_NAMESPACE") or _own_namespace()
     objects = Objects(Cluster())
-    made = Controller(objects, PodSettings(image=image, pull_policy=pull_policy), only)
+    made = Controller(objects, own_settings(objects, home) if image is None else PodSettings(image=image), only)
     server = None if webhook_port is None else _webhook(objects, home, webhook_port)
     election = Elector(KubernetesLeases(_LEASE, home))
     try:

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
 from eventbus.controller.conditions import Condition
-from eventbus.controller.pods import Object
+from eventbus.controller.objects import Object
 from eventbus.controller.reconcile import BUSES, Outcome
 from eventbus.errors import ConfigError, EventBusError
 from eventbus.kafka.connection import Connection

@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from eventbus.controller.objects import Objects
-from eventbus.controller.pods import Object
+from eventbus.controller.objects import Object, Objects
 from sensors.actions.kube.cluster import Refusal
 
 SECRET = "eventbus-webhook"  # noqa: S105 - a name

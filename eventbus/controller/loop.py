@@ -19,8 +19,8 @@ from eventbus.clock import SystemClock
 from eventbus.controller.buses import BusKeeper
 from eventbus.controller.conditions import told
 from eventbus.controller.crds import API_VERSION, GROUP
-from eventbus.controller.objects import Objects
-from eventbus.controller.pods import MANAGED_BY, Object, PodSettings
+from eventbus.controller.objects import Object, Objects
+from eventbus.controller.pods import MANAGED_BY, PodSettings
 from eventbus.controller.reconcile import Outcome, Reconciler
 from eventbus.controller.retirement import Retirement
 from eventbus.errors import EventBusError

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
-from eventbus.controller.pods import Object
 from sensors.actions.kube.cluster import APPLY, Address, Cluster, Refusal
+
+Object: TypeAlias = dict[str, Any]
 
 _MERGE = "application/merge-patch+json"
 

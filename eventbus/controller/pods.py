@@ -6,20 +6,21 @@ mounted file. It needs no access to the Kubernetes API, except for what its acti
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from eventbus.controller.crds import API_VERSION, GROUP
+from eventbus.controller.objects import Object, Objects
 from eventbus.controller.references import Reference, references
+from eventbus.errors import ConfigError
 from sensors.secrets import ConfigMapKeySelector, SecretKeySelector
 from sensors.spec.eventbus import EventBusManifest
 from sensors.spec.manifest import Manifest
 from sensors.spec.podtemplate import PodContainer, PodMetadata, PodTemplate
-
-Object: TypeAlias = dict[str, Any]
 
 CONTAINER = "main"
 HEALTH_PORT = 8080
@@ -43,6 +44,16 @@ class PodSettings(msgspec.Struct, frozen=True, kw_only=True):
     pull_policy: str = "IfNotPresent"
     environment: Mapping[str, str] = {}
     """Further variables of all pods."""
+
+
+def own_settings(objects: Objects, namespace: str) -> PodSettings:
+    """The image of the pod that this runs in. Raises `ConfigError` where this is none, or `ActionError`."""
+    name = os.environ.get("POD_NAME")
+    pods = objects.list("v1", "Pod", namespace, fields=f"metadata.name={name}") if name else []
+    if not pods:
+        raise ConfigError("outside of a pod the controller does not know which image to run: name it with --image")
+    container = pods[0]["spec"]["containers"][0]
+    return PodSettings(image=container["image"], pull_policy=container["imagePullPolicy"])
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

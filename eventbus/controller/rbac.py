@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from eventbus.controller.pods import Object, Workload
+from eventbus.controller.objects import Object
+from eventbus.controller.pods import Workload
 from eventsources.receiver.hooks import ForgeSpec
 from eventsources.sources.resource import ResourceSpec
 from eventsources.spec import EventSourceManifest

@@ -14,8 +14,8 @@ import msgspec
 from eventbus.controller.conditions import Condition
 from eventbus.controller.crds import API_VERSION
 from eventbus.controller.health import health
-from eventbus.controller.objects import Objects
-from eventbus.controller.pods import MANIFEST_FILE, MOST_NAME, Object, PodSettings, Workload, document
+from eventbus.controller.objects import Object, Objects
+from eventbus.controller.pods import MANIFEST_FILE, MOST_NAME, PodSettings, Workload, document
 from eventbus.controller.rbac import rbac_flaws, rules_of
 from eventbus.controller.workloads import KINDS, objects_of
 from eventsources.spec import MANIFESTS, EventSourceManifest

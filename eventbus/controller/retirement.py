@@ -11,8 +11,7 @@ from typing import Any
 
 from eventbus.bus import Bus
 from eventbus.controller.crds import GROUP
-from eventbus.controller.objects import Objects
-from eventbus.controller.pods import Object
+from eventbus.controller.objects import Object, Objects
 from eventbus.controller.reconcile import BUSES, owned_by
 from eventbus.errors import ConfigError
 from eventbus.names import BusName, Kind, SensorName

@@ -33,6 +33,9 @@ class _Translator:
     def translate(self, schema: Schema) -> Schema:
         if "$ref" in schema:
             return self._referred(schema)
+        if isinstance(schema.get("type"), list):
+            choices = [{"type": each} for each in schema["type"]]
+            return self._union({**{key: schema[key] for key in schema if key != "type"}, "anyOf": choices})
         if "anyOf" in schema:
             return self._union(schema)
         made = {name: schema[name] for name in _KEPT if name in schema}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eventbus.controller.objects import Object
 from eventbus.controller.pods import (
-    Object,
     Workload,
     config_map,
     disruption_budget,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventbus.controller.pods import Object, PodSettings, Workload
+from eventbus.controller.objects import Object
+from eventbus.controller.pods import PodSettings, Workload
 from eventbus.controller.rbac import rules_of
 from eventbus.controller.reconcile import BUSES, checked
 

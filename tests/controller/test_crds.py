@@ -41,6 +41,7 @@ def test_every_part_of_the_schema_is_structural(kind: str) -> None:
     def check(schema: dict[str, Any], path: str) -> None:
         assert not {"$ref", "const", "oneOf", "anyOf", "allOf", "patternProperties", "$defs"} & schema.keys(), path
         loose = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string")
+        assert isinstance(schema.get("type", ""), str), path
         assert "type" in schema or loose, path
         assert isinstance(schema.get("additionalProperties", {}), dict), path
         assert isinstance(schema.get("exclusiveMinimum", True), bool), path

@@ -12,8 +12,7 @@ import pytest
 from eventbus.clock import ManualClock
 from eventbus.controller.conditions import Condition
 from eventbus.controller.loop import Controller
-from eventbus.controller.objects import Objects
-from eventbus.controller.pods import Object
+from eventbus.controller.objects import Object, Objects
 from eventbus.controller.retirement import FINALIZER, ON_DELETE
 from sensors.actions.base import ActionError
 from sensors.actions.kube.cluster import Cluster

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventbus.controller.pods import Object
+from eventbus.controller.objects import Object
 from eventbus.controller.rbac import Rule, rules_of
 from eventbus.controller.reconcile import checked
 from eventbus.controller.workloads import KINDS, objects_of
