@@ -79,17 +79,22 @@ class Cluster:
         self.start_api_server()
 
     def _ask_etcd(self, method: str, question: dict[str, object]) -> Any:
+        answer = self._request("POST", f"{self._servers.etcd_address}/v3/kv/{method}", json=question)
+        if answer.status != 200:
+            raise MachineError(f"etcd answered {answer.status}: {answer.data.decode(errors='replace')[:300]}")
+        return answer.json()
+
+    def _request(self, method: str, url: str, **content: Any) -> urllib3.BaseHTTPResponse:
         credentials = self._servers.credentials
         pools = urllib3.PoolManager(
             ca_certs=str(credentials.certificate("authority")),
             cert_file=str(credentials.certificate("server")),
             key_file=str(credentials.key("server")),
         )
-        answer = pools.request("POST", f"{self._servers.etcd_address}/v3/kv/{method}", json=question, timeout=10)
-        if answer.status != 200:
-            raise MachineError(f"etcd answered {answer.status}: {answer.data.decode(errors='replace')[:300]}")
-        pools.clear()
-        return answer.json()
+        try:
+            return pools.request(method, url, timeout=10, retries=False, **content)
+        finally:
+            pools.clear()
 
     # --- its start --------------------------------------------------------------------------------------------------
 
@@ -149,8 +154,8 @@ class Cluster:
         return lines[-1][:500] if lines else "it did not say why"
 
     def _api_answers(self) -> bool:
-        with suppress(client.ApiException, HTTPError):
-            return bool(self._core().api_client.call_api("/readyz", "GET", auth_settings=["BearerToken"]))
+        with suppress(HTTPError):
+            return self._request("GET", f"{self._servers.api_address}/readyz").status == 200
         return False
 
     def _node_is_ready(self) -> bool:

@@ -21,6 +21,7 @@ class Namespaces:
     def __init__(self, mounts: Mapping[Path, Path], log: Path) -> None:
         """`mounts` says by source which directories are put in the place of others."""
         command = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", sys.executable, str(_FIRST)]
+        self._started: list[Process] = []
         command += [f"{source}:{target}" for source, target in mounts.items()]
         with log.open("ab") as file:
             self._process = subprocess.Popen(
@@ -32,7 +33,9 @@ class Namespaces:
             raise MachineError(f"this machine lets us make no namespaces: {log.read_text().strip()[-300:]}")
 
     def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Process:
-        return Process(self._process.pid, command, log, {**os.environ, **(environment or {})})
+        started = Process(self._process.pid, command, log, {**os.environ, **(environment or {})})
+        self._started.append(started)
+        return started
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -44,6 +47,8 @@ class Namespaces:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
+        for each in self._started:
+            each.wait()
 
 
 class Process:

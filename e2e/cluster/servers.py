@@ -33,6 +33,10 @@ class Servers:
         self._write_network()
 
     @property
+    def api_address(self) -> str:
+        return f"https://{self._address}:{API_PORT}"
+
+    @property
     def etcd_address(self) -> str:
         return f"https://{self._address}:{_ETCD_PORT}"
 

@@ -14,7 +14,7 @@ from eventsources.base import SourceError
 from eventsources.sources import resource, resource_watch
 from eventsources.sources.resource import Change, Chronicle, ResourceSource, ResourceSpec
 from sensors.spec.problems import ManifestError
-from tests.eventsources.fetching import fetching, until
+from tests.eventsources.fetching import fetching, killed, until
 from tests.eventsources.resource_contract import ALL, IDENTITY, ResourceContract, told
 from tests.eventsources.serving import manifest
 from tests.eventsources.watch_server import TOKEN, WatchServer
@@ -151,6 +151,21 @@ def test_long_lists_come_in_pages_and_are_delivered_in_portions(
         until(lambda: len(portions) == 6)
     assert portions == [2, 1, 2, 1, 2, 0]
     assert [query.get("continue", "")[-1:] for query in objects.queries[:3]] == ["", "3", "6"]
+
+
+def test_a_process_that_is_killed_between_two_portions_has_told_only_the_first(
+    objects: WatchServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "MOST_AT_ONCE", 1)
+    names = ["order-1", "order-2", "order-3"]
+    for name in names:
+        objects.create(name)
+    told_by_turn = []
+    for _ in names:
+        with fetching(source(), bus, IDENTITY, after=killed) as fetcher:
+            fetcher.failure()
+            told_by_turn.append(told(fetcher.events))
+    assert told_by_turn == [[("ADD", name)] for name in names]
 
 
 def test_a_list_that_takes_too_long_is_begun_again(
