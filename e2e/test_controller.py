@@ -43,7 +43,7 @@ class Operator:
 
     def __init__(self, cluster: Cluster, broker: EmbeddedBroker) -> None:
         self.cluster = cluster
-        self.bus_url = f"{cluster.network.address}:{broker.nodes[0].address.port}"
+        self.bus_url = cluster.network.bootstrap_servers(broker)
         self.bootstrap_servers = broker.bootstrap_servers
 
     def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:

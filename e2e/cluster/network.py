@@ -15,11 +15,14 @@ from typing import Any
 
 import msgspec
 
+from eventbus.broker import EmbeddedBroker
 from eventbus.broker.config import Further, NodeAddress
 from eventbus.broker.ports import HOST
 from eventbus.errors import MachineError
 
 _PREFIX = "eb-"
+_APART = 10_000
+"""Kafka does not allow two listeners of one port, whatever their addresses are."""
 _LONGEST = 15
 """Of the name of an interface."""
 
@@ -60,7 +63,7 @@ class Network(msgspec.Struct, frozen=True):
 
         def further(node: NodeAddress) -> Mapping[str, object]:
             own = f"BROKER://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}"
-            listeners = f"{own},PODS://{self.address}:{node.port}"
+            listeners = f"{own},PODS://{self.address}:{node.port + _APART}"
             protocols = ",".join(f"{name}:PLAINTEXT" for name in ("BROKER", "CONTROLLER", "PODS"))
             return {
                 "listeners": listeners,
@@ -69,6 +72,10 @@ class Network(msgspec.Struct, frozen=True):
             }
 
         return further
+
+    def bootstrap_servers(self, broker: EmbeddedBroker) -> str:
+        """Of a broker with that listener, as pods reach it."""
+        return ",".join(f"{self.address}:{node.address.port + _APART}" for node in broker.nodes)
 
 
 @contextmanager
