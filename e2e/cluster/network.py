@@ -47,15 +47,20 @@ class Network(msgspec.Struct, frozen=True):
     def pods(self) -> str:
         return f"{self.half}.1.0/24"
 
+    @property
+    def gateway(self) -> str:
+        """Of this machine, for pods."""
+        return f"{self.half}.1.1"
+
     def settings(self, addresses: Path) -> Mapping[str, Any]:
         """For the plugins that connect pods. Which addresses are taken is kept in a directory."""
         ipam = {
             "type": "host-local",
             "dataDir": str(addresses),
-            "ranges": [[{"subnet": self.pods}]],
+            "ranges": [[{"subnet": self.pods, "gateway": self.gateway}]],
             "routes": [{"dst": "0.0.0.0/0"}],
         }
-        bridge = {"type": "bridge", "bridge": self.bridge, "isGateway": True, "hairpinMode": True, "ipam": ipam}
+        bridge = {"type": "bridge", "bridge": self.bridge, "hairpinMode": True, "ipam": ipam}
         return {"cniVersion": "0.4.0", "name": "eventbus", "plugins": [bridge]}
 
     def listener(self) -> Further:
@@ -84,7 +89,8 @@ def network(name: str) -> Iterator[Network]:
     made = Network(bridge_name(name), f"10.{random.randrange(128, 255)}")
     _ip("link", "add", made.bridge, "type", "bridge")
     try:
-        _ip("address", "add", f"{made.address}/24", "dev", made.bridge)
+        for address in (made.address, made.gateway):
+            _ip("address", "add", f"{address}/24", "dev", made.bridge)
         _ip("link", "set", made.bridge, "up")
         yield made
     finally:
