@@ -181,9 +181,9 @@ def test_what_could_not_run_is_refused_in_the_words_of_the_command_line(operator
     file.write_text(yaml.safe_dump(wrong))
     command = [sys.executable, "-m", "eventbus", "validate", str(file)]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = (told.stdout + told.stderr).splitlines()[0].partition(": ")[2]
-    assert said, told
-    assert said in refused.stderr
+    sentence = "there is no dependency `shipped`; known are `paid`"
+    assert sentence in told.stdout + told.stderr
+    assert sentence in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_rights_that_the_controller_does_not_have_cannot_be_had_through_it(opera
     operator.apply(sensor)
     refused = operator.wait_until("sensor", "grabber", home, "Deployed", "False")
     assert refused["reason"] == "Refused"
-    assert "networkpolicies" in refused["message"]
+    assert "permissions not currently held" in refused["message"]
 
 
 def test_a_sensor_waits_for_its_bus_and_its_secret(operator: Operator, kubernetes_namespace: str) -> None:
