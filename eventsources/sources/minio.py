@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
@@ -106,7 +107,6 @@ class Item(msgspec.Struct, frozen=True):
     """An object, if it is about one."""
 
     key: str = ""
-    """As in a URL, so that there are no blanks in it."""
     versionId: str = ""
     sequencer: str = ""
 
@@ -127,7 +127,7 @@ class Record(msgspec.Struct, frozen=True):
     @property
     def id(self) -> str:
         item = self.s3.object
-        return f"{self.s3.bucket.name} {item.key} {item.versionId} {item.sequencer} {self.eventName}"
+        return f"{self.s3.bucket.name} {quote(item.key)} {item.versionId} {item.sequencer} {self.eventName}"
 
 
 class Notification(msgspec.Struct, frozen=True):

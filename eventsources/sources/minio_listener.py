@@ -16,14 +16,14 @@ from xml.etree.ElementTree import ParseError
 from minio import Minio
 from minio.error import MinioException, S3Error
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from eventsources.base import SourceError, Stop
 from sensors.actions.replies import excerpt
 from sensors.secrets import Secret
 
 SILENCE_SECONDS = 10
-"""MinIO sends a blank twice a second; a server that is silent for so long is gone."""
+"""MinIO sends a blank twice a second; a server that is silent for so long is gone, or keeps things back."""
 MOST_BYTES = 1 << 20
 """Of a line; what is longer is left out."""
 _CHUNK = 64 << 10
@@ -50,6 +50,9 @@ class MinioListener:
             yield from _lines(self._client(pool).listen(bucket, query), Pieces(bucket), stop)
         except S3Error as error:
             raise self._failure(f"{error.code}: {error.message}") from None
+        except ReadTimeoutError:
+            silence = f"nothing came for {SILENCE_SECONDS} s; versions since October 2025 may keep back what they tell"
+            raise self._failure(silence) from None
         except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
             raise self._failure(str(error)) from None
         finally:

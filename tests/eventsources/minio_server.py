@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import urllib3
 from minio import Minio
 from minio.commonconfig import ENABLED
+from minio.error import S3Error
 from minio.versioningconfig import VersioningConfig
 
 from eventbus.jvm.places import cache_directory
@@ -18,12 +21,22 @@ from tests.actions.conftest import Certificate, unused_port
 from tests.eventsources.fetching import until
 
 MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
-"""It is in no package index as a program, and its releases have no versions that Go would know."""
+"""MinIO is in no package index as a program, and this is the only version that Go's proxy has."""
+_FLUSH = """package cmd
+
+import "net/http"
+
+func (w *trackingResponseWriter) Flush() {
+	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
+"""
+"""Without this, MinIO keeps back what it has to tell until there are 4 KiB of it: a known fault of versions since
+October 2025."""
 ACCESS, SECRET = "reader-1a", "right-5b1c"
 
 
 def _made() -> Path:
-    return cache_directory() / "minio" / MODULE.rpartition("-")[2] / "minio"
+    return cache_directory() / "minio" / f"{MODULE.rpartition('-')[2]}-flushing" / "minio"
 
 
 def installed() -> str | None:
@@ -32,10 +45,15 @@ def installed() -> str | None:
 
 
 def make() -> str:
-    """From its sources, with `go`. The first time takes minutes and about 2 GiB of memory."""
-    folder = _made().parent
-    environment = {**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"}
-    subprocess.run(["go", "install", "-ldflags", "-s -w", MODULE], check=True, env=environment)
+    """From its sources, with `go`: about eight minutes of one core, and 1.5 GiB of memory."""
+    fetched = subprocess.run(["go", "mod", "download", "-json", MODULE], check=True, capture_output=True, cwd="/")
+    with TemporaryDirectory() as scratch:
+        source = Path(shutil.copytree(json.loads(fetched.stdout)["Dir"], f"{scratch}/minio", copy_function=shutil.copy))
+        for folder in (source, source / "cmd"):
+            folder.chmod(0o755)  # Go lets nobody write there
+        (source / "cmd" / "flushing.go").write_text(_FLUSH)
+        command = ["go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(_made()), "."]
+        subprocess.run(command, check=True, cwd=source, env={**os.environ, "CGO_ENABLED": "0"})
     return str(_made())
 
 
@@ -49,7 +67,6 @@ class MinioServer:
         if certificate is not None:
             shutil.copy(certificate.cert, certificates / "public.crt")
             shutil.copy(certificate.key, certificates / "private.key")
-        self._url = f"{'http' if certificate is None else 'https'}://{self.address}/minio/health/ready"
         self._command = [program, "server", str(folder / "data"), "--address", self.address]
         self._command += ["--certs-dir", str(certificates), "--quiet"]
         self._environment = {"MINIO_ROOT_USER": ACCESS, "MINIO_ROOT_PASSWORD": SECRET, "HOME": str(folder)}
@@ -85,6 +102,7 @@ class MinioServer:
     def _is_ready(self) -> bool:
         assert self._process.poll() is None, "minio does not start"
         try:
-            return self._pool.request("GET", self._url).status == 200
-        except urllib3.exceptions.HTTPError:
+            self.client.list_buckets()
+        except (urllib3.exceptions.HTTPError, S3Error):
             return False
+        return True
