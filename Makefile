@@ -61,7 +61,7 @@ chaos: $(DEV)/.installed ## Torment replicas, brokers and target for MINUTES whi
 held-restart: $(DEV)/.installed ## What a restart reads after an event was held for RECORDS records; writes build/held.json
 	$(BIN)/python -m e2e.chaos.held --records $(RECORDS)
 
-e2e: $(DEV)/.installed ## Real brokers, real processes
+e2e: $(DEV)/.installed ## Real brokers, real processes, a real Kubernetes
 	-$(BIN)/python -m e2e.cluster build
 	$(BIN)/python -m pytest e2e
 
@@ -71,6 +71,7 @@ docs: $(DEV)/.installed ## Generate reference pages and diagrams
 lock: ## Pin the newest versions that pyproject.toml allows (needs uv)
 	$(call compile,broker,run)
 	$(call compile,dev,dev)
+	$(call compile,pods,pods)
 
 clean: ## Remove everything that make and the tools made
 	rm -rf $(DEV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -182,6 +182,8 @@ def _dependencies() -> Iterable[Distribution]:
     followed: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         wanted = waiting.pop()
+        if wanted.name == project["name"]:  # all its extras are looked at anyway
+            continue
         with suppress(PackageNotFoundError):
             each = found.setdefault(wanted.name, distribution(wanted.name))
             if (wanted.name, frozenset(wanted.extras)) not in followed:
