@@ -24,6 +24,7 @@ from tests.docs.pages import ROOT, Block, anchors, blocks, links, pages
 LIMITS = {
     "README.md": 150,
     "docs/tutorial.md": 200,
+    "docs/command-line.md": 275,
     "docs/compatibility.md": 350,
     "docs/configuration.md": 900,
     "docs/configuration-eventsource.md": 1200,
