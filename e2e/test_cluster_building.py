@@ -25,13 +25,13 @@ def without(monkeypatch: pytest.MonkeyPatch, *programs: str) -> None:
 
 def test_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(MachineError, match="^a Kubernetes of our own needs root: name another one in KUBECONFIG$"):
+    with pytest.raises(MachineError, match=r"^a Kubernetes of our own needs root: name another one in KUBECONFIG$"):
         building.build()
 
 
 def test_without_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "nsenter")
-    with pytest.raises(MachineError, match="^a Kubernetes of our own needs the program `nsenter`$"):
+    with pytest.raises(MachineError, match=r"^a Kubernetes of our own needs the program `nsenter`$"):
         building.build()
 
 
@@ -43,7 +43,7 @@ def test_without_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "containerd", "runc", "apt-get")
-    with pytest.raises(MachineError, match="^a Kubernetes of our own needs containerd and runc: install them, or set"):
+    with pytest.raises(MachineError, match=r"^a Kubernetes of our own needs containerd and runc: install them, or set"):
         building.build()
 
 
