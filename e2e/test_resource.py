@@ -87,8 +87,11 @@ class TestRealApiServer(ResourceContract):
     ) -> None:
         cluster = kubernetes.cluster()
         with running(manifest("resource", object=self.spec(objects)), bus):
-            for number in range(20):
+            for number in range(10):
                 objects.create(f"order-{number}")
+            _wait(lambda: len(events_on(bus)) == 10)
+            for number in range(10, 20):
+                objects.create(f"order-{number}")  # nobody knows which of them the source has heard of
             cluster.kill_api_server()
             Flag().wait(OUTAGE)
             cluster.start_api_server()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from eventbus.errors import MachineError
 from eventbus.jvm.places import cache_directory, make_directory, require_free
@@ -73,10 +74,18 @@ def build() -> Parts:
     if reason is not None:
         raise MachineError(reason)
     make_directory(place())
-    _fetch_containerd()
-    if not _binaries().is_dir():
-        _compile()
+    with locked("building"):  # several checkouts share the cache
+        _fetch_containerd()
+        if not _binaries().is_dir():
+            _compile()
     return parts()
+
+
+def locked(what: str) -> IO[bytes]:
+    """Waits until nobody else does it. Whoever closes the file lets the next one in."""
+    lock = (place() / f"{what}.lock").open("ab")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
 
 
 def _parts() -> Parts | None:

@@ -17,7 +17,7 @@ import urllib3
 from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
-from e2e.cluster.building import Parts, parts, place
+from e2e.cluster.building import Parts, locked, parts, place
 from e2e.cluster.image import pause_image, project_image
 from e2e.cluster.namespaces import Namespaces, Process
 from e2e.cluster.network import network, remove_network
@@ -177,21 +177,28 @@ class Cluster:
 
 @contextmanager
 def _directory() -> Iterator[Path]:
-    """A new one below the cache. What clusters have left that were killed is removed before."""
+    """A new one below the cache."""
     make_directory(place() / "running")
-    for left in (place() / "running").iterdir():
-        with suppress(FileNotFoundError, BlockingIOError), (left / _LOCK).open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove_control_groups(left.name)
-            remove_network(left.name)
-            shutil.rmtree(left)
-    directory = Path(mkdtemp(dir=place() / "running", prefix="eventbus-e2e-"))
-    with (directory / _LOCK).open("ab") as lock:
+    with locked("running"):  # else another process might take the new one for one that was left
+        _remove_what_is_left()
+        directory = Path(mkdtemp(dir=place() / "running", prefix="eventbus-e2e-"))
+        lock = (directory / _LOCK).open("ab")
         fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock:
         try:
             yield directory
         finally:
             shutil.rmtree(directory)
+
+
+def _remove_what_is_left() -> None:
+    """Of clusters whose owners were killed: nobody holds the lock any more."""
+    for left in (place() / "running").iterdir():
+        with suppress(FileNotFoundError, BlockingIOError), (left / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_control_groups(left.name)
+            remove_network(left.name)
+            shutil.rmtree(left)
 
 
 @contextmanager

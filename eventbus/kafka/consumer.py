@@ -146,6 +146,7 @@ class KafkaConsumer:
         # The client would tell the listener too, but at a moment at which it may not be a member any more.
         revoked = sorted(self._assigned)
         self._tell(self._listener.revoked, revoked)
+        self._progress.hand_over(self._client)
         self._forget(revoked)
         if not self._leaving:
             self._leave()
@@ -243,9 +244,10 @@ class KafkaConsumer:
         self._tell(self._listener.assigned, partitions, even_if_none=not self._joined)
         self._joined = True
 
-    def _on_revoke(self, _client: Consumer, topic_partitions: list[TopicPartition]) -> None:
+    def _on_revoke(self, client: Consumer, topic_partitions: list[TopicPartition]) -> None:
         revoked = sorted(self._assigned.intersection(_numbers(topic_partitions)))
         self._tell(self._listener.revoked, revoked)
+        self._progress.hand_over(client)
         self._forget(revoked)
 
     def _on_lost(self, _client: Consumer, topic_partitions: list[TopicPartition]) -> None:

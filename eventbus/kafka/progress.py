@@ -8,6 +8,7 @@ just then shared out anew, is sent again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -38,6 +39,11 @@ class Progress:
         if failure is not None:
             raise failure
         if self._again:
+            self._send(client)
+
+    def hand_over(self, client: Consumer) -> None:
+        """Partitions are about to go: send once more what has no answer yet. A refusal would come too late."""
+        with suppress(LogError):  # nothing but a repeat comes of it
             self._send(client)
 
     def forget(self, partition: int) -> None:

@@ -147,7 +147,7 @@ class Watch:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        with suppress(OSError, RuntimeError):  # where the stream has ended, the connection is given back already
+        with suppress(OSError, RuntimeError, ValueError):  # of a stream that has ended, or broken off
             self._response.shutdown()
         self._thread.join()
 

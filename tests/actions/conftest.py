@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from eventbus.events import Event
+from eventsources.testing.harness import write_secret
 from sensors.actions.base import Action, ActionCall, ActionContext, ActionError
 
 CONTEXT = ActionContext(sensor="orders", namespace="shop", bootstrap_servers="bus:9092", partitions={"out": 8})
@@ -216,15 +218,7 @@ def https_server(certificate: Certificate, start_https: Callable[[ssl.SSLContext
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
     """Writes a secret where mounted ones are, and returns what a manifest says to refer to it."""
     monkeypatch.setenv("EVENTBUS_SECRETS_DIR", str(tmp_path))
-
-    def write(value: str, key: str = "key") -> dict[str, str]:
-        (tmp_path / "vault").mkdir(exist_ok=True)
-        written = tmp_path / f"{key}-{threading.get_ident()}"
-        written.write_text(value)
-        written.replace(tmp_path / "vault" / key)  # all at once, as Kubernetes does it
-        return {"name": "vault", "key": key}
-
-    return write
+    return partial(write_secret, tmp_path)
 
 
 def parameter(dest: str, path: str = "total", **source: Any) -> dict[str, Any]:

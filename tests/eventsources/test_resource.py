@@ -253,6 +253,15 @@ def test_a_server_that_is_not_there_is_told_in_one_line(objects: WatchServer, bu
     assert "\n" not in str(error)
 
 
+def test_a_server_that_hangs_up_is_told_in_one_line(objects: WatchServer, bus: Bus) -> None:
+    with fetching(source(), bus, IDENTITY) as fetcher:
+        until(lambda: any("watch" in query for query in objects.queries))
+        objects.hang_up()
+        error = fetcher.failure()
+    assert isinstance(error, SourceError), repr(error)
+    assert str(error) == "the cluster: Response ended prematurely"
+
+
 def test_that_not_all_are_remembered_is_said_once(
     objects: WatchServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

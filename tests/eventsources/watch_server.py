@@ -33,7 +33,7 @@ class WatchServer(Objects):
         self._forgotten = 0
         self._stale: set[str] = set()
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed = self._hangs_up = False
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -92,6 +92,12 @@ class WatchServer(Objects):
         with self._changed:
             self._stale.add(str(self.version))
 
+    def hang_up(self) -> None:
+        """Those who watch are left in the middle of a sentence."""
+        with self._changed:
+            self._hangs_up = True
+            self._changed.notify_all()
+
     def _happen(self, type: str, found: dict[str, Any]) -> None:
         with self._changed:
             self.version += 1
@@ -142,15 +148,24 @@ class WatchServer(Objects):
             if self.bookmarks:
                 self._write(handler, [("BOOKMARK", {"metadata": {"resourceVersion": str(version)}})])
         self._write(handler, lines)
-        handler.wfile.write(b"0\r\n\r\n")
+        if self._hangs_up:
+            handler.close_connection = True
+        else:
+            handler.wfile.write(b"0\r\n\r\n")
 
     def _news(self, version: int) -> list[tuple[str, dict[str, Any]]]:
         """None when the server closes, or nothing happens."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or max(self.version, self._forgotten) > version, _PATIENCE)
+            self._changed.wait_for(
+                lambda: self._closed or self._hangs_up or max(self.version, self._forgotten) > version, _PATIENCE
+            )
             if version < self._forgotten:
                 return [("ERROR", _status(410, "Expired", "too old resource version"))]
-            return [] if self._closed else [(type, found) for at, type, found in self._history if at > version]
+            return (
+                []
+                if self._closed or self._hangs_up
+                else [(type, found) for at, type, found in self._history if at > version]
+            )
 
     def _write(self, handler: BaseHTTPRequestHandler, lines: list[tuple[str, dict[str, Any]]]) -> None:
         content = b"".join(json.dumps({"type": type, "object": each}).encode() + b"\n" for type, each in lines)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
 from types import TracebackType
@@ -79,10 +80,9 @@ class SecureBroker:
         self._broker = EmbeddedBroker(ephemeral=True, further=self._properties)
 
     def __enter__(self) -> Self:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("JDK_JAVA_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys}")
+        with self._trusting_our_keys():
             self._broker.start()
-        self._admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
+        self._admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers, "log_level": 0})
         return self
 
     def __exit__(
@@ -95,7 +95,15 @@ class SecureBroker:
         self._broker.kill()
 
     def restart(self) -> None:
-        self._broker.restart()
+        with self._trusting_our_keys():
+            self._broker.restart()
+
+    @contextmanager
+    def _trusting_our_keys(self) -> Iterator[None]:
+        """Kafka reads keys from nowhere that it is not told of when its Java starts."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JDK_JAVA_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys}")
+            yield
 
     @property
     def open_address(self) -> str:
