@@ -86,7 +86,7 @@ class Network(msgspec.Struct, frozen=True):
 @contextmanager
 def network(name: str) -> Iterator[Network]:
     """As long as it is needed. Raises `MachineError`."""
-    made = Network(bridge_name(name), f"10.{random.randrange(128, 255)}")
+    made = Network(bridge_name(name), _free_half())
     _ip("link", "add", made.bridge, "type", "bridge")
     try:
         for address in (made.address, made.gateway):
@@ -95,6 +95,11 @@ def network(name: str) -> Iterator[Network]:
         yield made
     finally:
         remove_network(name)
+
+
+def _free_half() -> str:
+    used = _ip("-4", "-oneline", "address")
+    return random.choice([half for half in (f"10.{number}" for number in range(128, 255)) if f" {half}." not in used])
 
 
 def remove_network(name: str) -> None:
@@ -106,7 +111,8 @@ def bridge_name(name: str) -> str:
     return _PREFIX + name[-(_LONGEST - len(_PREFIX)) :].lstrip("-")
 
 
-def _ip(*arguments: str) -> None:
+def _ip(*arguments: str) -> str:
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise MachineError(f"this machine lets us make no network: ip {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
