@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
-from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -14,14 +13,13 @@ from kubernetes import client
 
 from e2e.cluster.image import PROJECT
 from e2e.conftest import Kubernetes
+from e2e.waiting import wait_for
 from eventbus import Bus
 from eventbus.broker import EmbeddedBroker
-from eventbus.clock import SystemClock
 from tests.eventsources.serving import events_on
 
 pytestmark = pytest.mark.timeout(300)
 
-_PATIENCE = 90.0
 _SAFE = {
     "runAsNonRoot": True,
     "readOnlyRootFilesystem": True,
@@ -45,15 +43,6 @@ def _own(kubernetes: Kubernetes) -> None:
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(ephemeral=True) as broker:
         yield broker
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    clock = SystemClock()
-    end = clock.monotonic() + _PATIENCE
-    while not (found := condition()):
-        assert clock.monotonic() < end, f"waited {_PATIENCE:.0f} s for {what}"
-        Flag().wait(0.2)
-    return found
 
 
 def container(*arguments: str, **fields: Any) -> dict[str, Any]:
@@ -132,7 +121,8 @@ def test_a_pod_leads_another_takes_over_and_no_tick_is_lost(
     kubernetes: Kubernetes, kubernetes_namespace: str, broker: EmbeddedBroker
 ) -> None:
     clock = Clock(kubernetes, kubernetes_namespace, broker.bootstrap_servers)
-    pods = wait_for(lambda: len(clock.pods()) == 2 and clock.pods(), "two pods")
+    wait_for(lambda: len(clock.pods()) == 2, "two pods")
+    pods = clock.pods()
     wait_for(lambda: "403 Forbidden" in clock.log(pods[0]), "a pod to say what it is not permitted")
     clock.permit_leases()
     with Bus.connect(broker.bootstrap_servers, namespace=kubernetes_namespace) as bus:

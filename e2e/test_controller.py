@@ -6,9 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -16,26 +15,16 @@ import yaml
 
 from e2e.cluster import Cluster
 from e2e.conftest import Kubernetes
+from e2e.waiting import wait_for
 from eventbus import Bus, Event
 from eventbus.broker import EmbeddedBroker
-from eventbus.clock import SystemClock
 from eventbus.controller.crds import definitions
 from tests.eventsources.serving import events_on
 
 pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[1]
-_PATIENCE = 120.0
 _API = "eventbus.dev/v1alpha1"
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    clock = SystemClock()
-    end = clock.monotonic() + _PATIENCE
-    while not (found := condition()):
-        assert clock.monotonic() < end, f"waited {_PATIENCE:.0f} s for {what}"
-        Flag().wait(0.3)
-    return found
 
 
 class Operator:
