@@ -21,8 +21,8 @@ help: ## List the targets
 demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is killed; nothing is lost
 	$(RUN)/bin/eventbus demo
 
-# Spark and a secured broker mostly start and wait: they do so beside everything else.
-SLOW := tests/spark tests/security
+# Spark, a secured broker and other people's servers mostly start and wait: they do so beside everything else.
+SLOW := tests/spark tests/security tests/eventsources
 
 test: lint ## Lint, then run all tests
 	@mkdir -p build
