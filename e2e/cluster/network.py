@@ -15,11 +15,14 @@ from typing import Any
 
 import msgspec
 
+from eventbus.broker import EmbeddedBroker
 from eventbus.broker.config import Further, NodeAddress
 from eventbus.broker.ports import HOST
 from eventbus.errors import MachineError
 
 _PREFIX = "eb-"
+_APART = 10_000
+"""Kafka does not allow two listeners of one port, whatever their addresses are."""
 _LONGEST = 15
 """Of the name of an interface."""
 
@@ -44,15 +47,20 @@ class Network(msgspec.Struct, frozen=True):
     def pods(self) -> str:
         return f"{self.half}.1.0/24"
 
+    @property
+    def gateway(self) -> str:
+        """Of this machine, for pods."""
+        return f"{self.half}.1.1"
+
     def settings(self, addresses: Path) -> Mapping[str, Any]:
         """For the plugins that connect pods. Which addresses are taken is kept in a directory."""
         ipam = {
             "type": "host-local",
             "dataDir": str(addresses),
-            "ranges": [[{"subnet": self.pods}]],
+            "ranges": [[{"subnet": self.pods, "gateway": self.gateway}]],
             "routes": [{"dst": "0.0.0.0/0"}],
         }
-        bridge = {"type": "bridge", "bridge": self.bridge, "isGateway": True, "hairpinMode": True, "ipam": ipam}
+        bridge = {"type": "bridge", "bridge": self.bridge, "hairpinMode": True, "ipam": ipam}
         return {"cniVersion": "0.4.0", "name": "eventbus", "plugins": [bridge]}
 
     def listener(self) -> Further:
@@ -60,7 +68,7 @@ class Network(msgspec.Struct, frozen=True):
 
         def further(node: NodeAddress) -> Mapping[str, object]:
             own = f"BROKER://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}"
-            listeners = f"{own},PODS://{self.address}:{node.port}"
+            listeners = f"{own},PODS://{self.address}:{node.port + _APART}"
             protocols = ",".join(f"{name}:PLAINTEXT" for name in ("BROKER", "CONTROLLER", "PODS"))
             return {
                 "listeners": listeners,
@@ -70,6 +78,10 @@ class Network(msgspec.Struct, frozen=True):
 
         return further
 
+    def bootstrap_servers(self, broker: EmbeddedBroker) -> str:
+        """Of a broker with that listener, as pods reach it."""
+        return ",".join(f"{self.address}:{node.address.port + _APART}" for node in broker.nodes)
+
 
 @contextmanager
 def network(name: str) -> Iterator[Network]:
@@ -77,7 +89,8 @@ def network(name: str) -> Iterator[Network]:
     made = Network(bridge_name(name), f"10.{random.randrange(128, 255)}")
     _ip("link", "add", made.bridge, "type", "bridge")
     try:
-        _ip("address", "add", f"{made.address}/24", "dev", made.bridge)
+        for address in (made.address, made.gateway):
+            _ip("address", "add", f"{address}/24", "dev", made.bridge)
         _ip("link", "set", made.bridge, "up")
         yield made
     finally:

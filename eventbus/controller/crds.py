@@ -92,7 +92,7 @@ def _definition(resource: Resource) -> dict[str, Any]:
         "plural": resource.plural,
         "singular": kind.lower(),
         "shortNames": [resource.short],
-        "categories": ["eventbus"],
+        "categories": ["eventing"],
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

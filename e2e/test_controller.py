@@ -1,0 +1,267 @@
+"""`kubectl apply` is all that an operator does: installed as documented, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import Cluster
+from e2e.conftest import Kubernetes
+from eventbus import Bus, Event
+from eventbus.broker import EmbeddedBroker
+from eventbus.clock import SystemClock
+from eventbus.controller.crds import definitions
+from tests.eventsources.serving import events_on
+
+pytestmark = pytest.mark.timeout(600)
+
+ROOT = Path(__file__).parents[1]
+_PATIENCE = 120.0
+_API = "eventbus.dev/v1alpha1"
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    clock = SystemClock()
+    end = clock.monotonic() + _PATIENCE
+    while not (found := condition()):
+        assert clock.monotonic() < end, f"waited {_PATIENCE:.0f} s for {what}"
+        Flag().wait(0.3)
+    return found
+
+
+class Operator:
+    """Somebody with `kubectl`, and with a broker that pods can reach."""
+
+    def __init__(self, cluster: Cluster, broker: EmbeddedBroker) -> None:
+        self.cluster = cluster
+        self.bus_url = cluster.network.bootstrap_servers(broker)
+        self.bootstrap_servers = broker.bootstrap_servers
+
+    def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}
+        command = ["kubectl", *arguments]
+        return subprocess.run(command, input=text, env=environment, capture_output=True, text=True, check=False)
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> str:
+        done = self.run(*arguments, text=text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def apply(self, *documents: dict[str, Any]) -> str:
+        return self.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(documents))
+
+    def get(self, kind: str, name: str, namespace: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
+        return found
+
+    def condition(self, kind: str, name: str, namespace: str, type_: str) -> dict[str, Any]:
+        conditions = self.get(kind, name, namespace).get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == type_), {"status": "", "message": ""})
+
+    def wait_until(self, kind: str, name: str, namespace: str, type_: str, status: str = "True") -> dict[str, Any]:
+        def reached() -> bool:
+            return bool(self.condition(kind, name, namespace, type_)["status"] == status)
+
+        try:
+            wait_for(reached, f"{kind} {name} to be {type_}={status}")
+        except AssertionError:
+            told = self.condition(kind, name, namespace, "Ready")
+            raise AssertionError(f"{kind} {name}: {told}\n{self.logs()}") from None
+        return self.condition(kind, name, namespace, type_)
+
+    def logs(self) -> str:
+        return self.run(
+            "logs", "-n", "eventbus", "-l", "app.kubernetes.io/name=eventbus-controller", "--tail=30"
+        ).stdout
+
+
+def _resource(kind: str, name: str, namespace: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": _API,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": spec,
+    }
+
+
+def _sensor(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    dependency = {"name": "paid", "eventSourceName": "shop", "eventName": "paid"}
+    written = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"generateName": "paid-"},
+        "data": {"order": "none"},
+    }
+    parameter = {"src": {"dependencyName": "paid", "dataKey": "id"}, "dest": "data.order"}
+    action = {"k8s": {"source": {"resource": written}, "parameters": [parameter]}}
+    trigger = {"template": {"name": "note", "conditions": "paid", **action}}
+    return _resource("Sensor", name, namespace, {"dependencies": [dependency], "triggers": [trigger], **spec})
+
+
+@pytest.fixture(scope="module")
+def operator(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Everything is installed as README says."""
+    cluster = kubernetes.cluster()
+    with EmbeddedBroker(ephemeral=True, further=cluster.network.listener()) as broker:
+        made = Operator(cluster, broker)
+        crds = subprocess.run([sys.executable, "-m", "eventbus", "crds"], capture_output=True, text=True, check=True)
+        made.kubectl("apply", "-f", "-", text=crds.stdout)
+        overlay = tmp_path_factory.mktemp("overlay")
+        base = os.path.relpath(ROOT / "deploy" / "cluster-wide", overlay)
+        policy = '[{"op": "add", "path": "/spec/template/spec/containers/0/imagePullPolicy", "value": "Never"}]'
+        kustomization = {
+            "resources": [base],
+            "images": [{"name": "eventbus", "newName": "localhost/eventbus", "newTag": "e2e"}],
+            "patches": [{"target": {"kind": "Deployment"}, "patch": policy}],
+        }
+        (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        made.kubectl("apply", "-k", str(overlay))
+        rollout = made.run("rollout", "status", "-n", "eventbus", "deployment/eventbus-controller", "--timeout=120s")
+        assert rollout.returncode == 0, made.logs() + made.run("describe", "pods", "-n", "eventbus").stdout[-3000:]
+        yield made
+        made.kubectl("delete", "-k", str(overlay), "--wait=false")
+
+
+@pytest.fixture
+def home(operator: Operator, kubernetes_namespace: str) -> str:
+    """A namespace that enforces Kubernetes' strictest standard, and has a bus."""
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    operator.kubectl("label", "namespace", kubernetes_namespace, label)
+    operator.apply(_resource("EventBus", "default", kubernetes_namespace, {"kafka": {"url": operator.bus_url}}))
+    return kubernetes_namespace
+
+
+def _made_by_sensor(operator: Operator, namespace: str) -> list[str]:
+    found = operator.kubectl("get", "configmaps", "-n", namespace, "-l", "events.argoproj.io/sensor", "-o", "json")
+    return sorted(each["data"]["order"] for each in json.loads(found)["items"])
+
+
+def test_from_apply_to_action_and_back(operator: Operator, home: str) -> None:
+    operator.wait_until("eventbus", "default", home, "Ready")
+    operator.apply(_sensor("orders", home, replicas=2))
+    ready = operator.wait_until("sensor", "orders", home, "Ready")
+    assert ready["message"] == "2 of 2 replicas take part"
+    assert operator.condition("sensor", "orders", home, "Healthy")["status"] == "True"
+    with Bus.connect(operator.bootstrap_servers, namespace=home) as bus:
+        bus.publish_all(Event.new("shop", "paid", {"id": f"o-{number}"}) for number in range(20))
+    expected = sorted(f"o-{number}" for number in range(20))
+    wait_for(lambda: _made_by_sensor(operator, home) == expected, "what the actions make")
+    operator.kubectl("delete", "sensor", "orders", "-n", home)
+    wait_for(lambda: "orders-sensor" not in operator.kubectl("get", "pods", "-n", home), "the pods to go")
+
+
+def test_scaling_restarts_nobody_and_another_spec_does(operator: Operator, home: str) -> None:
+    operator.apply(_sensor("orders", home))
+    operator.wait_until("sensor", "orders", home, "Ready")
+    first = operator.get("pod", "orders-sensor-0", home)["metadata"]["uid"]
+    operator.kubectl("scale", "sensor", "orders", "-n", home, "--replicas=2")
+    wait_for(lambda: "orders-sensor-1" in operator.kubectl("get", "pods", "-n", home), "another replica")
+    operator.wait_until("sensor", "orders", home, "Ready")
+    assert operator.get("pod", "orders-sensor-0", home)["metadata"]["uid"] == first
+    operator.apply(_sensor("orders", home, replicas=2, startFrom="earliest"))
+    wait_for(lambda: operator.get("pod", "orders-sensor-0", home)["metadata"]["uid"] != first, "a new pod")
+    operator.wait_until("sensor", "orders", home, "Ready")
+
+
+def test_what_could_not_run_is_refused_in_the_words_of_the_command_line(operator: Operator, home: str) -> None:
+    wrong = _sensor("wrong", home)
+    wrong["spec"]["triggers"][0]["template"]["conditions"] = "paid && shipped"
+    refused = operator.run("apply", "-f", "-", text=yaml.safe_dump(wrong))
+    assert refused.returncode != 0
+    file = operator.cluster.logs / "wrong.yaml"
+    file.write_text(yaml.safe_dump(wrong))
+    command = [sys.executable, "-m", "eventbus", "validate", str(file)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = (told.stdout + told.stderr).splitlines()[0].partition(": ")[2]
+    assert said, told
+    assert said in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ({"volumes": [{"name": "h", "hostPath": {"path": "/"}}]}, "`hostPath` volumes are not allowed"),
+        ({"container": {"securityContext": {"privileged": True}}}, "`privileged: true` is not allowed"),
+    ],
+)
+def test_a_hostile_sensor_is_refused(operator: Operator, home: str, template: dict[str, Any], message: str) -> None:
+    refused = operator.run("apply", "-f", "-", text=yaml.safe_dump(_sensor("hostile", home, template=template)))
+    assert refused.returncode != 0
+    assert message in refused.stderr
+
+
+def test_rights_that_the_controller_does_not_have_cannot_be_had_through_it(operator: Operator, home: str) -> None:
+    sensor = _sensor("grabber", home)
+    [trigger] = sensor["spec"]["triggers"]
+    trigger["template"]["k8s"]["source"]["resource"] = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "open"},
+    }
+    del trigger["template"]["k8s"]["parameters"]
+    operator.apply(sensor)
+    refused = operator.wait_until("sensor", "grabber", home, "Deployed", "False")
+    assert refused["reason"] == "Refused"
+    assert "networkpolicies" in refused["message"]
+
+
+def test_a_sensor_waits_for_its_bus_and_its_secret(operator: Operator, kubernetes_namespace: str) -> None:
+    home = kubernetes_namespace
+    secured = {"username": {"name": "web", "key": "user"}, "password": {"name": "web", "key": "password"}}
+    sensor = _sensor("orders", home)
+    [trigger] = sensor["spec"]["triggers"]
+    trigger["template"] = {
+        "name": "call",
+        "conditions": "paid",
+        "http": {"url": "http://10.0.0.1:1/", "basicAuth": secured},
+    }
+    operator.apply(sensor)
+    waits = operator.wait_until("sensor", "orders", home, "Deployed", "False")
+    assert waits["message"] == f"there is no EventBus `default` in the namespace `{home}`"
+    operator.apply(_resource("EventBus", "default", home, {"kafka": {"url": operator.bus_url}}))
+    operator.wait_until("sensor", "orders", home, "Healthy", "False")
+    told = operator.condition("sensor", "orders", home, "Healthy")["message"]
+    assert 'secret "web" not found' in told
+    operator.kubectl(
+        "create", "secret", "generic", "web", "-n", home, "--from-literal=user=u", "--from-literal=password=p"
+    )
+    operator.wait_until("sensor", "orders", home, "Ready")
+
+
+def test_a_calendar_ticks_once_from_several_pods(operator: Operator, home: str) -> None:
+    spec = {"replicas": 2, "calendar": {"tick": {"interval": "1s"}}}
+    operator.apply(_resource("EventSource", "clock", home, spec))
+    operator.wait_until("eventsource", "clock", home, "Ready")
+    with Bus.connect(operator.bootstrap_servers, namespace=home) as bus:
+        wait_for(lambda: len(events_on(bus)) >= 5, "ticks")
+        ticks = [event.json()["eventTime"] for event in events_on(bus)]
+    assert len(set(ticks)) == len(ticks)
+
+
+def test_topics_go_with_a_sensor_that_asks_for_it(operator: Operator, home: str) -> None:
+    sensor = _sensor("orders", home)
+    sensor["metadata"]["annotations"] = {"eventbus.dev/on-delete": "drop-topics"}
+    operator.apply(sensor)
+    operator.wait_until("sensor", "orders", home, "Ready")
+    topic = f"{home}-default-orders-trigger"
+    with Bus.connect(operator.bootstrap_servers, namespace=home) as bus:
+        assert bus.cluster.describe([topic])[topic] is not None
+        operator.kubectl("delete", "sensor", "orders", "-n", home, "--timeout=120s")
+        assert bus.cluster.describe([topic])[topic] is None
+
+
+def test_definitions_are_those_of_the_command(operator: Operator) -> None:
+    for each in definitions():
+        name = each["metadata"]["name"]
+        found = json.loads(operator.kubectl("get", "crd", name, "-o", "json"))
+        conditions = {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
+        assert conditions == {"NamesAccepted": "True", "Established": "True"}
