@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 from e2e.chaos.fleet import ROOT
 from e2e.cluster.image import PROJECT
@@ -19,6 +20,12 @@ class ControllerProcess:
         self._environment = {"KUBECONFIG": str(kubeconfig), "EVENTBUS_NAMESPACE": namespace, "PYTHONPATH": str(ROOT)}
         self._log = log
         self._process = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def alive(self) -> bool:

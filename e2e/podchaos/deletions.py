@@ -13,7 +13,7 @@ from kubernetes.client import ApiException
 
 from e2e.chaos.traffic import Traffic
 from e2e.podchaos.controller import ControllerProcess
-from e2e.podchaos.pods import DELETED, Pods
+from e2e.podchaos.pods import Pod, Pods
 from e2e.podchaos.resources import CLOCK, Resources
 
 # Seconds between two deletions of a kind.
@@ -21,6 +21,8 @@ _BETWEEN_PODS = 3.0, 8.0
 _BETWEEN_LEADERS = 12.0, 25.0
 _BETWEEN_CONTROLLERS = 25.0, 50.0
 _LOOK_SECONDS = 0.2
+_KILLED = 0.5
+"""How many of those that are deleted are killed, too."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ class Deletions:
         await self._end_clock()
 
     def _enough(self, traffic: Traffic) -> bool:
-        return traffic.published >= self._options.events and self._pods.faults[DELETED] >= self._options.deletions
+        return traffic.published >= self._options.events and self._pods.deletions() >= self._options.deletions
 
     async def _again_and_again(
         self, one: Callable[[random.Random], Awaitable[None]], between: tuple[float, float]
@@ -76,16 +78,25 @@ class Deletions:
             await one(dice)
 
     async def _sensor_pod(self, dice: random.Random) -> None:
-        candidates = [pod for pod in self._pods.known() if pod.of_sensor and pod.untouched]
-        if candidates:
-            await asyncio.to_thread(self._pods.delete, dice.choice(candidates))
+        """Ready or not; but where nobody else is ready, nobody could lose anything."""
+        while not (candidates := self._candidates()):
+            await asyncio.sleep(_LOOK_SECONDS)
+        await self._delete(dice.choice(candidates), dice)
+
+    def _candidates(self) -> list[Pod]:
+        ready = self._pods.running()
+        there = [pod for pod in self._pods.known() if pod.of_sensor and pod.untouched]
+        return [pod for pod in there if any(other is not pod for other in ready)]
 
     async def _leader(self, dice: random.Random) -> None:
         with suppress(ApiException):  # there has been no leader yet
             leader = await asyncio.to_thread(self._resources.leader)
             for pod in self._pods.clock():
                 if pod.name == leader:
-                    await asyncio.to_thread(self._pods.delete, pod)
+                    await self._delete(pod, dice)
+
+    async def _delete(self, pod: Pod, dice: random.Random) -> None:
+        await asyncio.to_thread(partial(self._pods.delete, pod, killed=dice.random() < _KILLED))
 
     async def _kill_controller(self, dice: random.Random) -> None:
         if not self._controller.alive:
@@ -96,7 +107,4 @@ class Deletions:
     async def _end_clock(self) -> None:
         """What it tells must have come to rest before the sensor can."""
         await asyncio.to_thread(partial(self._resources.delete, "EventSource", CLOCK))
-        await self._pods.until(
-            lambda: not any(pod.listed or pod.ended_ms is None for pod in self._pods.known() if not pod.of_sensor),
-            "pods have not ended after their EventSource was deleted",
-        )
+        await self._pods.until_ended(lambda: [pod for pod in self._pods.known() if not pod.of_sensor], "EventSource")

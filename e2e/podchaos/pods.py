@@ -1,18 +1,22 @@
 """The pods of a namespace: a watch follows them, what they say is written down, and so is what was done to them.
 
-A pod that is deleted by force is gone from the cluster at once, but not from its node: it may run on beside the one
-that takes its place. Its mishap lasts until it has ended *and* its successor is ready.
+A pod that is deleted by force is gone from the cluster at once, but not from its node: there it is told to stop, and
+may run on beside the one that takes its place. One whose node loses power is told nothing: so half of them are killed,
+too. The mishap of a pod lasts until it has ended *and* its successor is ready.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from kubernetes import client, watch
@@ -24,8 +28,9 @@ from eventbus.controller.pods import MANAGED_BY
 from sensors.audit.invocations import Call, Mishap
 
 DELETED = "pod deleted by force"
+KILLED = "pod deleted by force and killed"
 _INDEX = "apps.kubernetes.io/pod-index"
-_WATCH_SECONDS = 30
+_WATCH_SECONDS = 5
 _STOP_SECONDS = 90.0
 _LOOK_SECONDS = 0.2
 
@@ -33,7 +38,8 @@ _LOOK_SECONDS = 0.2
 class Pod:
     """From the first time that it was seen."""
 
-    def __init__(self, name: str, labels: dict[str, str]) -> None:
+    def __init__(self, uid: str, name: str, labels: dict[str, str]) -> None:
+        self.uid = uid
         self.name = name
         self.of_sensor = f"{GROUP}/sensor" in labels
         self.slot = int(labels[_INDEX]) if self.of_sensor else None
@@ -41,6 +47,7 @@ class Pod:
         self.ready_ms: int | None = None
         self.deleted_ms: int | None = None
         """When somebody asked for it."""
+        self.doom = "SIGTERM"
         self.listed = True
         self.ended_ms: int | None = None
         """When it said nothing any more."""
@@ -55,7 +62,8 @@ class Pod:
 class Pods:
     """A fleet for a storm (`Replicas`): the pods of one sensor, and beside them those of an event source."""
 
-    def __init__(self, connect: Callable[[], Any], namespace: str, directory: Path) -> None:
+    def __init__(self, connect: Callable[[], Any], namespace: str, directory: Path, retire: Callable[[], None]) -> None:
+        """`retire` deletes the Sensor."""
         self.mishaps: list[Mishap] = []
         self.faults: Counter[str] = Counter()
         self.unexplained: list[str] = []
@@ -63,11 +71,19 @@ class Pods:
         self._core: Any = client.CoreV1Api(connect())
         self._namespace = namespace
         self._directory = directory
+        self._retire = retire
         self._pods: dict[str, Pod] = {}
         self._stopping_ms: int | None = None
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="pods", daemon=True)
         self._watcher.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._watcher.join()
 
     # --- what a storm asks ------------------------------------------------------------------------------------------
 
@@ -79,10 +95,10 @@ class Pods:
         return {pod.slot: self._log(pod) for pod in self.known() if pod.slot is not None and pod.follower is not None}
 
     async def stop(self) -> None:
-        """When the Sensor has been deleted: returns when its pods have ended."""
+        """As an operator does: without its Sensor, no pod stays."""
         self._stopping_ms = now_ms()
-        await self.until(lambda: not self._unfinished(), "pods have not ended after their Sensor was deleted")
-        self._closed.set()
+        await asyncio.to_thread(self._retire)
+        await self.until_ended(self.known, "Sensor")
         self.mishaps += self._account()
         self.unexplained += [f"{pod.name} was restarted {pod.restarts} times" for pod in self.known() if pod.restarts]
 
@@ -94,62 +110,88 @@ class Pods:
     def clock(self) -> list[Pod]:
         return [pod for pod in self.known() if not pod.of_sensor and pod.untouched]
 
-    def delete(self, pod: Pod) -> None:
-        """By force: no farewell that the cluster would wait for."""
-        pod.deleted_ms = now_ms()
+    def delete(self, pod: Pod, *, killed: bool) -> None:
+        """By force. The cluster does not wait for its end."""
+        pod.deleted_ms, pod.doom = now_ms(), KILLED if killed else DELETED
         with suppress(client.ApiException):  # it is gone already
             self._core.delete_namespaced_pod(pod.name, self._namespace, grace_period_seconds=0)
-        self.faults[DELETED if pod.of_sensor else "leader deleted by force"] += 1
+        if killed:
+            _kill(pod)
+        self.faults[pod.doom if pod.of_sensor else pod.doom.replace("pod", "leader")] += 1
 
-    async def until(self, reached: Callable[[], bool], complaint: str) -> bool:
+    def deletions(self) -> int:
+        """Of the sensor's pods."""
+        return self.faults[DELETED] + self.faults[KILLED]
+
+    async def until_ended(self, pods: Callable[[], Sequence[Pod]], owner: str) -> None:
+        """What the pods of a resource must do that was deleted."""
         try:
             async with asyncio.timeout(_STOP_SECONDS):
-                while not reached():
+                while any(pod.listed or pod.ended_ms is None for pod in pods()):
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            self.unexplained.append(f"{complaint} within {_STOP_SECONDS:g} s")
-            return False
-        return True
+            self.unexplained.append(f"pods run {_STOP_SECONDS:g} s after their {owner} was deleted")
 
     def attributed(self, calls: Iterable[Call]) -> list[Call]:
         """Calls with the slots of the pods that have called, instead of their addresses."""
+        known = {address: str(min(slots)) for address, slots in self._slots().items()}
+        return [msgspec.structs.replace(call, replica=known.get(call.replica, call.replica)) for call in calls]
+
+    def mistaken(self) -> list[str]:
+        """Of which it cannot be told who has called. There are more addresses than pods in a run, and they go round."""
+        return [
+            f"{address} was that of the slots {slots}" for address, slots in self._slots().items() if len(slots) > 1
+        ]
+
+    def _slots(self) -> dict[str, set[int]]:
         slots: defaultdict[str, set[int]] = defaultdict(set)
         for pod in self.known():
             if pod.address is not None and pod.slot is not None:
                 slots[pod.address].add(pod.slot)
-        for address, had in slots.items():
-            if len(had) > 1:
-                self.unexplained.append(f"{address} was that of several slots: it cannot be told who has called")
-        known = {address: str(min(had)) for address, had in slots.items()}
-        return [msgspec.structs.replace(call, replica=known.get(call.replica, call.replica)) for call in calls]
+        return slots
 
     # --- how it comes to know ---------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
+        """A watch ends now and then. What was missed in between a list tells."""
         core: Any = client.CoreV1Api(self._connect())
+        asked = partial(core.list_namespaced_pod, self._namespace, label_selector=MANAGED_BY)
         while not self._closed.is_set():
             with suppress(client.ApiException, HTTPError):
-                for change in watch.Watch().stream(
-                    core.list_namespaced_pod, self._namespace, label_selector=MANAGED_BY, timeout_seconds=_WATCH_SECONDS
-                ):
-                    self._see(change["type"], change["object"])
+                found = asked()
+                for each in found.items:
+                    self._see(each)
+                there = {each.metadata.uid for each in found.items}
+                for pod in self.known():
+                    if pod.uid not in there:
+                        _unlist(pod)
+                self._watch_from(core, found.metadata.resource_version)
 
-    def _see(self, kind: str, seen: Any) -> None:
+    def _watch_from(self, core: Any, version: str) -> None:
+        changes: Any = watch.Watch()  # type: ignore[no-untyped-call]
+        for change in changes.stream(
+            core.list_namespaced_pod,
+            self._namespace,
+            label_selector=MANAGED_BY,
+            resource_version=version,
+            timeout_seconds=_WATCH_SECONDS,
+        ):
+            pod = self._see(change["object"])
+            if change["type"] == "DELETED":
+                _unlist(pod)
+
+    def _see(self, seen: Any) -> Pod:
         uid = seen.metadata.uid
-        pod = self._pods.get(uid) or self._pods.setdefault(uid, Pod(seen.metadata.name, seen.metadata.labels))
+        pod = self._pods.get(uid) or self._pods.setdefault(uid, Pod(uid, seen.metadata.name, seen.metadata.labels))
         pod.address = seen.status.pod_ip or pod.address
-        if kind == "DELETED":
-            pod.listed = False
-            if pod.follower is None:
-                pod.ended_ms = now_ms()
-            return
         statuses = seen.status.container_statuses or ()
         pod.restarts = max([pod.restarts, *(each.restart_count for each in statuses)])
         if pod.ready_ms is None and any(each.ready for each in statuses):
             pod.ready_ms = now_ms()
-        if pod.follower is None and any(each.state.running for each in statuses):
+        if pod.follower is None and pod.listed and any(each.state.running for each in statuses):
             pod.follower = threading.Thread(target=self._follow, args=(pod,), name=pod.name, daemon=True)
             pod.follower.start()
+        return pod
 
     def _follow(self, pod: Pod) -> None:
         core: Any = client.CoreV1Api(self._connect())
@@ -167,17 +209,29 @@ class Pods:
 
     # --- the account ------------------------------------------------------------------------------------------------
 
-    def _unfinished(self) -> list[Pod]:
-        return [pod for pod in self.known() if pod.listed or pod.ended_ms is None]
-
     def _account(self) -> Iterable[Mishap]:
         now = now_ms()
         of_sensor = [pod for pod in self.known() if pod.of_sensor]
         for pod in of_sensor:
             ended = pod.ended_ms or now
             if pod.deleted_ms is None:
-                yield Mishap(str(pod.slot), self._stopping_ms or now, ended, "SIGTERM")
+                yield Mishap(str(pod.slot), self._stopping_ms or now, ended, pod.doom)
                 continue
             ready = [each.ready_ms for each in of_sensor if each.slot == pod.slot and each.ready_ms is not None]
             succeeded = min((moment for moment in ready if moment > pod.deleted_ms), default=now)
-            yield Mishap(str(pod.slot), pod.deleted_ms, max(ended, succeeded), DELETED)
+            yield Mishap(str(pod.slot), pod.deleted_ms, max(ended, succeeded), pod.doom)
+
+
+def _unlist(pod: Pod) -> None:
+    """The cluster knows it no more."""
+    pod.listed = False
+    if pod.follower is None and pod.ended_ms is None:
+        pod.ended_ms = now_ms()
+
+
+def _kill(pod: Pod) -> None:
+    """SIGKILL for every process of it: nodes of our own cluster are this machine."""
+    for file in Path("/proc").glob("[0-9]*/cgroup"):
+        with suppress(OSError):  # of those that have ended meanwhile
+            if f"/pod{pod.uid}/" in file.read_text():
+                os.kill(int(file.parent.name), signal.SIGKILL)

@@ -57,10 +57,11 @@ class Resources:
     def delete(self, kind: str, name: str) -> None:
         self._custom.delete_namespaced_custom_object(GROUP, VERSION, self._namespace, _PLURALS[kind], name)
 
-    def conditions(self, kind: str, name: str) -> dict[str, str]:
-        """As the controller sees them."""
+    def is_ready(self, kind: str, name: str) -> bool:
+        """As the controller sees it."""
         found = self._custom.get_namespaced_custom_object(GROUP, VERSION, self._namespace, _PLURALS[kind], name)
-        return {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
+        conditions = found.get("status", {}).get("conditions", ())
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def sensor_as_mounted(self) -> str:
         """What its pods read: only that has the generation and the defaults that they have."""
