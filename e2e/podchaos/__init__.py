@@ -1,6 +1,6 @@
 """Pods of a Sensor and of an EventSource are deleted on a real cluster while events flow; then the verdict of a storm.
 
-__main__    `python -m e2e.podchaos`: the standard run, then build/podchaos.json
+__main__    `make podchaos`: the standard run, then build/podchaos.json
 run         one run, from the first pod to the verdict
 scene       everything that a storm needs, on a cluster
 resources   what is applied to the cluster

@@ -1,4 +1,4 @@
-"""`python -m e2e.podchaos`: pods deleted on a real cluster while events flow; writes build/podchaos.json.
+"""`make podchaos`: pods deleted on a real cluster while events flow; writes build/podchaos.json.
 
 python -m e2e.podchaos                                       the published figure
 python -m e2e.podchaos --events 2000 --deletions 6           a quick look

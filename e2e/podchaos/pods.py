@@ -2,7 +2,7 @@
 
 A pod that is deleted by force is gone from the cluster at once, but not from its node: there it is told to stop, and
 may run on beside the one that takes its place. One whose node loses power is told nothing: so half of them are killed,
-too. The mishap of a pod lasts until it has ended *and* its successor is ready.
+too. The mishap of a pod lasts until it says nothing any more, be its successor at work by then or not.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Pods:
         self._directory = directory
         self._retire = retire
         self._pods: dict[str, Pod] = {}
-        self._stopping_ms: int | None = None
+        self._stopping_ms = 0
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="pods", daemon=True)
         self._watcher.start()
@@ -210,16 +210,11 @@ class Pods:
     # --- the account ------------------------------------------------------------------------------------------------
 
     def _account(self) -> Iterable[Mishap]:
-        now = now_ms()
-        of_sensor = [pod for pod in self.known() if pod.of_sensor]
-        for pod in of_sensor:
-            ended = pod.ended_ms or now
-            if pod.deleted_ms is None:
-                yield Mishap(str(pod.slot), self._stopping_ms or now, ended, pod.doom)
-                continue
-            ready = [each.ready_ms for each in of_sensor if each.slot == pod.slot and each.ready_ms is not None]
-            succeeded = min((moment for moment in ready if moment > pod.deleted_ms), default=now)
-            yield Mishap(str(pod.slot), pod.deleted_ms, max(ended, succeeded), pod.doom)
+        for pod in self.known():
+            if pod.of_sensor:
+                began = self._stopping_ms if pod.deleted_ms is None else pod.deleted_ms
+                ended = now_ms() if pod.ended_ms is None else pod.ended_ms
+                yield Mishap(str(pod.slot), began, ended, pod.doom)
 
 
 def _unlist(pod: Pod) -> None:

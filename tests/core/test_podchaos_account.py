@@ -44,11 +44,9 @@ def test_an_address_that_two_slots_have_had_tells_nothing() -> None:
     assert fleet.mistaken() == ["10.0.1.2 was that of the slots {1, 2}"]
 
 
-def test_a_deletion_lasts_until_the_pod_has_ended_and_its_successor_is_ready() -> None:
+def test_a_mishap_lasts_until_the_pod_says_nothing_any_more_whatever_its_successor_does() -> None:
     deleted, successor = pod("u1", "10.0.1.2"), pod("u2", "10.0.1.3")
     deleted.deleted_ms, deleted.doom, deleted.ended_ms = 20, DELETED, 25
     successor.ready_ms = 40
-    fleet = pods(deleted, successor)
-    assert list(fleet._account()) == [Mishap("1", 20, 40, DELETED), Mishap("1", 90, 100, "SIGTERM")]
-    deleted.ended_ms = 60
-    assert next(iter(fleet._account())) == Mishap("1", 20, 60, DELETED)
+    mishaps = list(pods(deleted, successor)._account())
+    assert mishaps == [Mishap("1", 20, 25, DELETED), Mishap("1", 90, 100, "SIGTERM")]
