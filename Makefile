@@ -11,9 +11,11 @@ SEEDS ?= 2000
 MUTANT_SEEDS ?= 80
 MINUTES ?= 3
 RECORDS ?= 1000000
+EVENTS ?= 20000
+DELETIONS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-spark bench-receiver sim mutants chaos held-restart e2e docs lock clean
+.PHONY: help demo test lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,12 +60,15 @@ mutants: $(DEV)/.installed ## Plant bugs in the protocol and count the seeds tha
 chaos: $(DEV)/.installed ## Torment replicas, brokers and target for MINUTES while events flow; writes build/chaos.json
 	$(BIN)/python -m e2e.chaos --minutes $(MINUTES)
 
+podchaos: $(DEV)/.installed ## Delete DELETIONS pods on a real cluster while EVENTS flow; writes build/podchaos.json
+	$(BIN)/python -m e2e.podchaos --events $(EVENTS) --deletions $(DELETIONS)
+
 held-restart: $(DEV)/.installed ## What a restart reads after an event was held for RECORDS records; writes build/held.json
 	$(BIN)/python -m e2e.chaos.held --records $(RECORDS)
 
 e2e: $(DEV)/.installed ## Real brokers, real processes, a real Kubernetes
 	-$(BIN)/python -m e2e.cluster build
-	$(BIN)/python -m pytest e2e
+	EVENTBUS_PODCHAOS_EVENTS=$(EVENTS) EVENTBUS_PODCHAOS_DELETIONS=$(DELETIONS) $(BIN)/python -m pytest e2e
 
 docs: $(DEV)/.installed ## Generate reference pages and diagrams
 	$(BIN)/python -m docs.generate

@@ -2,6 +2,7 @@
 
 __main__   `make chaos`: failover first, then the storm, then build/chaos.json
 storm      one storm, from the first event to everything at rest
+processes  a storm of processes (`e2e.podchaos` has one of pods)
 faults     which fault comes when, from a seed
 fleet      the replicas and what was done to them
 points     where inside a commit a replica can be made to kill itself

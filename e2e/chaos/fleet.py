@@ -140,6 +140,9 @@ class Fleet:
     def log(self, slot: int) -> Path:
         return self._manifest.with_suffix(f".{slot}.log")
 
+    def logs(self) -> dict[int, Path]:
+        return {slot: self.log(slot) for slot in self.members}
+
     # --- one slot ---------------------------------------------------------------------------------------------------
 
     async def _keep(self, slot: int) -> None:

@@ -59,30 +59,37 @@ class Teller:
 def document(
     options: Options, failovers: Failovers, aftermath: Aftermath, verdict: Verdict, seconds: float
 ) -> dict[str, object]:
-    evidence = aftermath.evidence
-    faults = Counter(aftermath.faults)
     return {
         "seed": options.seed,
-        "events": len(evidence.events),
-        "faults": {"total": faults.total(), **dict(faults.most_common())},
-        "actions": len(evidence.actions),
-        **{str(breach): verdict.count(breach) for breach in Breach},
+        **summary(aftermath, verdict),
         "longest_replay": aftermath.longest_replay,
         "seconds": round(seconds, 1),
         "failover_same_slot_seconds": round(max(failovers.same_slot), 2),
         "failover_survivor_seconds": round(max(failovers.survivor), 2),
         "minutes": options.minutes,
         "dependencies": options.dependencies,
-        "triggers": sum(len(plan.triggers) for plan in evidence.plans.values()),
         "partitions": options.partitions,
         "mode": options.mode,
+        "kills_by_point": _by_point(aftermath),
+    }
+
+
+def summary(aftermath: Aftermath, verdict: Verdict) -> dict[str, object]:
+    """What every storm is asked."""
+    evidence = aftermath.evidence
+    faults = Counter(aftermath.faults)
+    return {
+        "events": len(evidence.events),
+        "faults": {"total": faults.total(), **dict(faults.most_common())},
+        "actions": len(evidence.actions),
+        **{str(breach): verdict.count(breach) for breach in Breach},
+        "triggers": sum(len(plan.triggers) for plan in evidence.plans.values()),
         "calls": len(evidence.calls),
         "dead_letters": len(evidence.letters),
         "not_acknowledged": aftermath.doubtful,
         "calm_seconds": round(aftermath.calm_seconds, 1),
         "at_most_once_given_up": _by_mishap(verdict.given_up),
         "calls_without_record": _by_mishap(verdict.unrecorded),
-        "kills_by_point": _by_point(aftermath),
         "violations": [str(violation) for violation in verdict.violations[:_SHOWN]],
         "given_up": [msgspec.structs.asdict(each) for each in verdict.given_up],
     }
@@ -97,9 +104,9 @@ def _by_point(aftermath: Aftermath) -> dict[str, int]:
     return dict(sorted(Counter(name.removeprefix("SIGKILL at ") for name in kills).items()))
 
 
-def write(report: dict[str, object]) -> None:
-    REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(json.dumps(report, indent=2) + "\n")
+def write(report: dict[str, object], path: Path = REPORT) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n")
 
 
 def show(console: Console, report: dict[str, object], verdict: Verdict) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from e2e.chaos.evidence import keep
 from e2e.chaos.failover import FailoverMeasurement, Failovers
+from e2e.chaos.processes import processes
 from e2e.chaos.report import Teller, document
 from e2e.chaos.storm import Aftermath, Options, Storm
 from e2e.chaos.verdict import verdict_on
@@ -39,4 +40,5 @@ async def _failovers(broker: EmbeddedBroker, directory: Path) -> Failovers:
 
 
 async def _storm(options: Options, broker: EmbeddedBroker, directory: Path, teller: Teller) -> Aftermath:
-    return await Storm(options, broker, directory, teller.tell).run()
+    scene = processes(options, broker, directory)
+    return await Storm(scene, rate=options.rate, seed=options.seed, tell=teller.tell).run()

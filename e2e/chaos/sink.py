@@ -11,7 +11,7 @@ from eventbus.broker.ports import HOST, free_ports
 from sensors.audit.invocations import Call
 
 CALLER = "X-Replica"
-"""The header with the slot of the replica that calls."""
+"""The header with the slot of the replica that calls. Whoever sends none is known by the address."""
 HANG_SECONDS = 30.0
 """Longer than any action waits for its answer."""
 
@@ -28,11 +28,12 @@ class Mood(StrEnum):
 class Sink:
     """Runs in the event loop of the storm."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = HOST) -> None:
         self.calls: list[Call] = []
         # Outside the range of outgoing connections, one of which could take it while the sink is dead.
         [self._port] = free_ports(1)
-        self.url = f"http://{HOST}:{self._port}"
+        self._host = host
+        self.url = f"http://{host}:{self._port}"
         self._mood = Mood.OK
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
@@ -42,7 +43,7 @@ class Sink:
         if mood is Mood.DEAD:
             self._die()
         elif self._server is None:
-            self._server = await asyncio.start_server(self._serve, HOST, self._port)
+            self._server = await asyncio.start_server(self._serve, self._host, self._port)
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether nobody has called for that long."""
@@ -67,7 +68,8 @@ class Sink:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while True:
                     headers = await _request(reader)
-                    action, replica, began = headers["idempotency-key"], headers[CALLER.lower()], now_ms()
+                    action, began = headers["idempotency-key"], now_ms()
+                    replica = headers.get(CALLER.lower()) or writer.get_extra_info("peername")[0]
                     succeeded = await self._answer(reader, writer)
                     self.calls.append(Call(action, replica, began, now_ms(), succeeded))
         finally:

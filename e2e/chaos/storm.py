@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from e2e.chaos.brokers import Brokers
 from e2e.chaos.dump import commits_of, dump, ends_of
 from e2e.chaos.evidence import Fingerprint
-from e2e.chaos.faults import Faults, Rest
-from e2e.chaos.fleet import Fleet
 from e2e.chaos.logs import longest_replay
-from e2e.chaos.manifest import CALL_SECONDS, Mode, dependencies, manifest
+from e2e.chaos.manifest import CALL_SECONDS, Mode
 from e2e.chaos.sink import Mood, Sink
 from e2e.chaos.traffic import Traffic
 from e2e.chaos.witness import Witness
 from eventbus import Bus
-from eventbus.broker import EmbeddedBroker
 from eventbus.clock import SystemClock
 from eventbus.errors import RetriableError
 from eventbus.formats import Source
@@ -31,11 +29,12 @@ from eventbus.names import Kind, Stage
 from eventbus.ports import Record
 from eventbus.topics import ensure_sensor_topics
 from sensors.audit.commits import SeenCommit
+from sensors.audit.invocations import Mishap
 from sensors.audit.verdict import Evidence
 from sensors.inspection import held_state
 from sensors.join import HORIZON_RECORDS
+from sensors.plan import SensorPlan
 from sensors.replicalogs import own_mishaps
-from sensors.sensor import Sensor
 
 CALM_SECONDS = 300.0
 """Within which everything must have come to rest when the faults are over."""
@@ -83,31 +82,49 @@ class Aftermath(msgspec.Struct):
     doubtful: int
 
 
+class Replicas(Protocol):
+    """What a storm has to know of those that it hits, be they processes or pods."""
+
+    mishaps: list[Mishap]
+    faults: Counter[str]
+    unexplained: list[str]
+
+    def running(self) -> Sized: ...
+
+    def logs(self) -> Mapping[int, Path]:
+        """Of every slot."""
+
+    async def stop(self) -> None:
+        """Returns when the last one has ended."""
+
+
+class Scene(NamedTuple):
+    """Where a storm breaks loose."""
+
+    connect: Callable[[], Bus]
+    plan: SensorPlan
+    names: Sequence[str]
+    """Of the events."""
+    sink: Sink
+    fleet: Replicas
+    rage: Callable[[Traffic], Awaitable[None]]
+    """Returns when the faults are over, and what was broken is mended."""
+
+
 class Storm:
     """Make it and `run` it inside an event loop."""
 
-    def __init__(
-        self, options: Options, broker: EmbeddedBroker, directory: Path, tell: Callable[[Progress], None]
-    ) -> None:
-        self._options = options
+    def __init__(self, scene: Scene, *, rate: float, seed: int, tell: Callable[[Progress], None]) -> None:
+        self._scene = scene
         self._tell = tell
-        self._connect = partial(Bus.connect, broker.bootstrap_servers, namespace="chaos")
-        self._bus = self._connect()
-        self._bus.ensure(options.partitions)
-        names = dependencies(options.dependencies)
-        file = directory / "sensor.yaml"
-        self._fleet = Fleet(self._bus, file, rest=Rest(options.seed))
-        self._sink = Sink()
-        file.write_text(manifest(names, options.mode, self._sink.url))
-        sensor = Sensor.load(file)
-        self._plan = sensor.blueprint(self._bus.name).plan
+        self._bus = scene.connect()
+        self._fleet = scene.fleet
+        self._sink = scene.sink
+        self._plan = scene.plan
         self._topology = ensure_sensor_topics(self._bus.cluster, self._plan.name)
-        self._faults = Faults(options.seed, self._fleet, self._sink, Brokers(broker), options.partitions)
         actions = self._plan.name.topic(Kind.ACTION)
         self._witness = Witness(self._bus, actions, self._topology.action_partitions)
-        self._traffic = Traffic(
-            self._connect, names, rate=options.rate, seed=options.seed, congested=self._is_congested
-        )
+        self._traffic = Traffic(scene.connect, scene.names, rate=rate, seed=seed, congested=self._is_congested)
         self._unexplained: list[str] = []
         self._backlog = 0
 
@@ -120,7 +137,7 @@ class Storm:
         measuring = asyncio.create_task(self._keep_measuring())
         self._witness.start()
         self._traffic.start()
-        await self._faults.rage(self._options.minutes * 60)
+        await self._scene.rage(self._traffic)
         measuring.cancel()
         await asyncio.to_thread(self._traffic.stop)
         began = time.monotonic()
@@ -208,7 +225,7 @@ class Storm:
 
     def _collect(self, triggers: list[Record], actions: list[Record], calm: float) -> Aftermath:
         name, topology, fleet = self._plan.name, self._topology, self._fleet
-        logs = {slot: fleet.log(slot) for slot in fleet.members}
+        logs = fleet.logs()
         if self._witness.failure is not None:
             self._unexplained.append(f"the concurrent reader has failed: {self._witness.failure}")
         evidence = Evidence(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eventbus import Bus, Event
 from eventbus.errors import LogError
@@ -24,7 +24,7 @@ class Traffic(threading.Thread):
     def __init__(
         self,
         connect: Callable[[], Bus],
-        dependencies: list[str],
+        dependencies: Sequence[str],
         *,
         rate: float,
         seed: int,

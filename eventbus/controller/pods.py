@@ -171,6 +171,9 @@ def pod_template(workload: Workload, arguments: Sequence[str], environment: Sequ
         "serviceAccountName": workload.account(),
         "automountServiceAccountToken": workload.acts,
         "enableServiceLinks": False,
+        # The kernel does not let SIGTERM end the first process of a namespace before that has said what to do about it:
+        # a pod that is deleted while it starts would live on until its time is over.
+        "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "securityContext": {
             "runAsNonRoot": True,

@@ -64,6 +64,11 @@ def test_pods_are_restricted_and_get_no_token_without_need() -> None:
     assert pod_of(by_kind(source()))["spec"]["automountServiceAccountToken"] is True
 
 
+def test_pods_are_not_the_first_process_of_their_namespace_so_that_they_can_be_stopped_while_they_start() -> None:
+    for each in (sensor(), source()):
+        assert pod_of(by_kind(each))["spec"]["shareProcessNamespace"] is True
+
+
 def test_secrets_of_manifest_and_bus_are_mounted_once_each() -> None:
     password = {"name": "kafka", "key": "password"}
     sasl = {"mechanism": "PLAIN", "userSecret": {"name": "kafka", "key": "user"}, "passwordSecret": password}

@@ -1,0 +1,13 @@
+"""Pods of a Sensor and of an EventSource are deleted on a real cluster while events flow; then the verdict of a storm.
+
+__main__    `make podchaos`: the standard run, then build/podchaos.json
+run         one run, from the first pod to the verdict
+scene       everything that a storm needs, on a cluster
+resources   what is applied to the cluster
+controller  the controller, as a process that can be killed
+pods        the pods, what was done to them, and what they said
+deletions   which pod is deleted when, from a seed
+ticks       whether an EventSource that elects its leader has told every tick once
+
+Traffic, target, witness, checks and report are those of `e2e.chaos`. The broker is outside the cluster.
+"""
