@@ -6,7 +6,7 @@ Some have an API to tell them by: with credentials for it, hooks are registered 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import uuid4
 
@@ -40,6 +40,10 @@ class HookSpec(ReceiverSpec):
     @property
     def listening(self) -> ListeningSpec:
         return self.webhook
+
+    def described(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        metadata = {**self.webhook.metadata, **self.metadata}
+        return {**data, "metadata": metadata} if metadata else data
 
     def advice(self) -> Iterator[Flaw]:
         own = [getattr(self, name) for name in self.proofs]

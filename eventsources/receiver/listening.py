@@ -14,7 +14,7 @@ from eventsources.receiver.auth import check_basic, check_bearer
 from sensors.actions.http import BasicAuth
 from sensors.secrets import SecretKeySelector
 from sensors.spec.base import Flaw, SpecModel, get
-from sensors.spec.fields import Text
+from sensors.spec.fields import StringMap, Text
 
 MOST_BYTES = 1 << 20
 """argo-events' own default, and about what a record of the event topic may hold."""
@@ -60,6 +60,8 @@ class ListeningSpec(SpecModel):
     """Certificate authorities: only clients with a certificate of theirs are let in."""
     authSecret: SecretKeySelector | None = None
     """A token that requests must bring: `Authorization: Bearer …`."""
+    metadata: StringMap = Field(default={})
+    """Goes with the data of every event, as `metadata`."""
     basicAuth: BasicAuth | None = None
     """A name and a password that requests must bring: `Authorization: Basic …`."""
 

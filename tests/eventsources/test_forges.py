@@ -13,6 +13,7 @@ import pytest
 
 from eventbus import Bus
 from eventsources.receiver.hooks import ForgeSpec
+from eventsources.sources import SOURCES
 from eventsources.spec import EVENT_SOURCES
 from sensors.spec.problems import ManifestError
 from tests.eventsources.hooks import (
@@ -165,6 +166,13 @@ def test_where_the_best_id_is_missing(bus: Bus, service: Service, absent: set[st
         assert [shop.send(service.body, **headers).status for _ in range(2)] == [202, 202]
         ids = {event.id for event in shop.events()}
     assert ids == {expected} if expected else len(ids) == 2
+
+
+def test_metadata_may_also_be_said_of_the_webhook() -> None:
+    kind = SOURCES["github"]
+    webhook = {"endpoint": "/push", "metadata": {"team": "a", "shop": "eu"}}
+    spec = kind.spec.model_validate({"webhook": webhook, "events": ["*"], "metadata": {"team": "b"}})
+    assert spec.described({"x": 1}) == {"x": 1, "metadata": {"team": "b", "shop": "eu"}}
 
 
 @pytest.mark.parametrize("service", FORGES, ids=lambda each: each.kind)
