@@ -86,8 +86,8 @@ def test_rubbish_is_shown_as_such(
     assert sorted(json.loads(line).get("value_base64", "") for line in answer.out.splitlines()) == ["", "/xtbMko="]
 
 
-@pytest.mark.parametrize("view", [view for view in View if view is not View.EVENTS])
-def test_all_but_events_need_a_sensor(cli: Command, view: View) -> None:
+@pytest.mark.parametrize("view", [view for view in View if view not in (View.EVENTS, View.DLQ)])
+def test_all_but_events_and_dead_letters_need_a_sensor(cli: Command, view: View) -> None:
     assert cli("tail", view) == (2, "", f"error: whose {view}? Name a sensor with --sensor\n")
 
 

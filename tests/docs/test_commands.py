@@ -36,7 +36,7 @@ def _command(words: list[str]) -> tuple[TyperCommand | TyperGroup, list[str]]:
 
 @pytest.mark.parametrize(("page", "line"), _commands(LINES))
 def test_command_lines_are_understood(page: str, line: str) -> None:
-    _, *words = shlex.split(line, comments=True)
+    _, *words = shlex.split(line.partition(" | ")[0], comments=True)
     command, arguments = _command(words)
     assert isinstance(command, TyperCommand)
     command.make_context(command.name, arguments)
