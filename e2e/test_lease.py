@@ -17,6 +17,8 @@ from tests.eventsources.lease_contract import Contest, LeaseContract
 
 LEASE = "eventsource-calendar"
 
+pytestmark = pytest.mark.timeout(400)
+
 
 class TestRealApiServer(LeaseContract):
     """See there."""

@@ -17,6 +17,8 @@ from tests.eventsources.relay import Relay, relayed
 
 _TIMINGS = ("3", "2", "0.3")
 _PATIENCE = 60
+_START_SECONDS = 180
+"""How long processes may take to start, which is not what is tried here."""
 
 
 class Contender:
@@ -76,11 +78,15 @@ class Contest:
     def __init__(self, number: int, kubeconfig: Path, namespace: str) -> None:
         self._news = threading.Condition()
         self.contenders = [Contender(kubeconfig, namespace, self._news) for _ in range(number)]
-        self.wait_for(lambda: all(each.ready for each in self.contenders), "all to be ready")
+        try:
+            self.wait_for(lambda: all(each.ready for each in self.contenders), "all to be ready", _START_SECONDS)
+        except BaseException:
+            self.end()  # nobody else knows of them
+            raise
 
-    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = _PATIENCE) -> None:
         with self._news:
-            assert self._news.wait_for(condition, _PATIENCE), f"waited {_PATIENCE} s for {what}"
+            assert self._news.wait_for(condition, seconds), f"waited {seconds} s for {what}"
 
     def leader_after(self, term: int) -> Contender:
         """Who leads in a later term, as soon as somebody does."""
