@@ -76,6 +76,8 @@ class Fetcher:
 
     def __init__(self, source: Source, bus: Bus, identity: Identity, before: Hook | None, after: Hook | None) -> None:
         self.events: list[Event] = []
+        self.portions: list[int] = []
+        """How much was told in each delivery, also where that was nothing but something to remember."""
         self.error: BaseException | None = None
         self._source, self._bus, self._identity = source, bus, identity
         self._before, self._after = before, after
@@ -121,6 +123,7 @@ class Fetcher:
                 self._before(events)
             write(told, remember)
             with self._changed:
+                self.portions.append(len(told))
                 self.events += events
                 self._changed.notify_all()
             if self._after is not None and events:

@@ -145,11 +145,10 @@ def test_long_lists_come_in_pages_and_are_delivered_in_portions(
     monkeypatch.setattr(resource, "MOST_AT_ONCE", 2)
     for number in range(8):
         objects.create(f"order-{number}")
-    portions: list[int] = []
-    with fetching(source(), bus, IDENTITY, before=lambda events: portions.append(len(events))) as fetcher:
+    with fetching(source(), bus, IDENTITY) as fetcher:
         assert len(fetcher.wait_for(8)) == 8
-        until(lambda: len(portions) == 6)
-    assert portions == [2, 1, 2, 1, 2, 0]
+        until(lambda: len(fetcher.portions) == 6)
+    assert fetcher.portions == [2, 1, 2, 1, 2, 0]
     assert [query.get("continue", "")[-1:] for query in objects.queries[:3]] == ["", "3", "6"]
 
 
@@ -199,12 +198,11 @@ def test_a_watch_that_is_outdated_while_it_runs_is_made_up_for(objects: WatchSer
 def test_bookmarks_are_remembered(objects: WatchServer, bus: Bus) -> None:
     """Else the version would get too old while nothing happens that is of interest."""
     objects.bookmarks = True
-    portions: list[int] = []
     wanted = source(filter={"prefix": "order-"})
-    with fetching(wanted, bus, IDENTITY, before=lambda events: portions.append(len(events))):
+    with fetching(wanted, bus, IDENTITY) as fetcher:
         until(lambda: any("watch" in query for query in objects.queries))
         objects.create("other")
-        until(lambda: portions == [0, 0])
+        until(lambda: fetcher.portions == [0, 0])
     with fetching(wanted, bus, IDENTITY):
         until(lambda: objects.queries[-1].get("resourceVersion") == str(objects.version))
 
