@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[1]
 _API = "eventbus.dev/v1alpha1"
+_AWAY_SECONDS = 60.0
 
 
 class Operator:
@@ -246,6 +248,27 @@ def test_topics_go_with_a_sensor_that_asks_for_it(operator: Operator, home: str)
         assert bus.cluster.describe([topic])[topic] is not None
         operator.kubectl("delete", "sensor", "orders", "-n", home, "--timeout=120s")
         assert bus.cluster.describe([topic])[topic] is None
+
+
+def test_the_api_server_away_for_a_while_loses_nothing(operator: Operator, home: str) -> None:
+    """Pods go on without it; what actions could not do meanwhile they do later."""
+    sensor = _sensor("orders", home, replicas=2)
+    [trigger] = sensor["spec"]["triggers"]
+    trigger["retryStrategy"] = {"steps": 100, "duration": "1s", "factor": 1.0}
+    operator.apply(sensor)
+    operator.wait_until("sensor", "orders", home, "Ready")
+    operator.cluster.kill_api_server()
+    try:
+        with Bus.connect(operator.bootstrap_servers, namespace=home) as bus:
+            bus.publish_all(Event.new("shop", "paid", {"id": f"o-{number}"}) for number in range(5))
+        Flag().wait(_AWAY_SECONDS)
+    finally:
+        operator.cluster.start_api_server()
+    expected = [f"o-{number}" for number in range(5)]
+    wait_for(lambda: _made_by_sensor(operator, home) == expected, "the actions", seconds=300)
+    operator.wait_until("sensor", "orders", home, "Ready")
+    operator.apply(_sensor("orders", home, replicas=1))
+    operator.wait_until("sensor", "orders", home, "Ready")
 
 
 def test_definitions_are_those_of_the_command(operator: Operator) -> None:
