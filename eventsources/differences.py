@@ -40,14 +40,13 @@ def webhook_bodies(manifest: Any) -> Iterator[Path]:
 
 
 @difference(
-    "argo-events registers the hook at the service. Here nobody does: register it yourself.",
-    "spec.github",
-    "spec.gitlab",
-    "spec.bitbucket",
+    "argo-events registers a hook that sends nothing unless `active` is true. Here it sends, unless `active` is false.",
+    "spec.github{}.active",
 )
-def hooks_are_not_registered(manifest: Any) -> Iterator[Path]:
-    for path, _ in _events(manifest, "github", "gitlab", "bitbucket"):
-        yield path
+def active_hooks(manifest: Any) -> Iterator[Path]:
+    for path, spec in _events(manifest, "github"):
+        if get(spec, "active") is None:
+            yield path
 
 
 @difference(

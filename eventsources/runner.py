@@ -95,7 +95,8 @@ class SourceRunner:
                 registrations.append(Registration(identity, spec.api(), self.metrics, removed_at_end=removed))
         if registrations:
             registrar = Registrar(registrations, partial(elect, self._manifest.name), self._stop)
-            self._threads.append(Thread(target=registrar.run, name=f"hooks-{self._manifest.name}", daemon=True))
+            look_after = inheriting(registrar.run)
+            self._threads.append(Thread(target=look_after, name=f"hooks-{self._manifest.name}", daemon=True))
         endpoints.sort(key=lambda each: each[0].port)
         for port, group in groupby(endpoints, key=lambda each: each[0].port):
             self._servers.append(self._server(port, list(group), drain_seconds))

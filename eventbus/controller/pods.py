@@ -15,14 +15,15 @@ import msgspec
 
 from eventbus.controller.crds import API_VERSION, GROUP
 from eventbus.controller.objects import Object, Objects
+from eventbus.controller.rbac import rules_of
 from eventbus.controller.references import Reference, references
 from eventbus.errors import ConfigError
+from eventsources.spec import EventSourceManifest
 from sensors.secrets import ConfigMapKeySelector, SecretKeySelector
 from sensors.spec.eventbus import EventBusManifest
-from sensors.spec.manifest import Manifest
+from sensors.spec.models import SensorManifest
 from sensors.spec.podtemplate import PodContainer, PodMetadata, PodTemplate
 
-CONTAINER = "main"
 HEALTH_PORT = 8080
 MOST_NAME = 40
 """Kubernetes' limit for a StatefulSet is 52 characters, ours are behind the name."""
@@ -42,8 +43,6 @@ class PodSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     image: str
     pull_policy: str = "IfNotPresent"
-    environment: Mapping[str, str] = {}
-    """Further variables of all pods."""
 
 
 def own_settings(objects: Objects, namespace: str) -> PodSettings:
@@ -59,7 +58,7 @@ def own_settings(objects: Objects, namespace: str) -> PodSettings:
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A Sensor or an EventSource whose pods are to run."""
 
-    manifest: Manifest
+    manifest: SensorManifest | EventSourceManifest
     written: Object
     """The resource as the cluster has it."""
     generation: int
@@ -67,10 +66,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     bus: EventBusManifest
     bus_written: Object
     settings: PodSettings
-    template: PodTemplate | None
-    replicas: int
-    acts: bool
-    """Whether its pods ask the Kubernetes API for something."""
 
     @property
     def kind(self) -> str:
@@ -82,24 +77,30 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.manifest.name}-{self.kind}"
 
     @property
+    def replicas(self) -> int:
+        return self.manifest.spec.replicas
+
+    @property
+    def template(self) -> PodTemplate:
+        return self.manifest.spec.template or PodTemplate()
+
+    @property
     def selector(self) -> dict[str, str]:
         return {f"{GROUP}/{self.kind}": self.manifest.name}
 
     def labels(self) -> dict[str, str]:
         return {**self.selector, **_MANAGED, "app.kubernetes.io/name": self.name}
 
-    def metadata(self, name: str | None = None, **more: Any) -> Object:
+    def metadata(self) -> Object:
         return {
-            "name": name or self.name,
+            "name": self.name,
             "namespace": self.manifest.namespace,
             "labels": self.labels(),
             "ownerReferences": [_owner(self.written)],
-            **more,
         }
 
     def account(self) -> str:
-        chosen = self.template.serviceAccountName if self.template is not None else None
-        return chosen or self.name
+        return self.template.serviceAccountName or self.name
 
 
 def _owner(resource: Mapping[str, Any]) -> Object:
@@ -164,22 +165,18 @@ def disruption_budget(workload: Workload) -> Object:
 
 def pod_template(workload: Workload, arguments: Sequence[str], environment: Sequence[Object] = ()) -> Object:
     """The template of a StatefulSet or Deployment."""
-    template = workload.template or PodTemplate()
+    template = workload.template
     metadata = template.metadata or PodMetadata()
     mounted = references(workload.manifest.spec, workload.bus.spec)
     spec: Object = {
         "serviceAccountName": workload.account(),
-        "automountServiceAccountToken": workload.acts,
+        "automountServiceAccountToken": bool(rules_of(workload.manifest)),
         "enableServiceLinks": False,
         # The kernel does not let SIGTERM end the first process of a namespace before that has said what to do about it:
         # a pod that is deleted while it starts would live on until its time is over.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-            **(template.securityContext or {}),
-        },
+        "securityContext": _confined(template.securityContext, {"runAsNonRoot": True}),
         "containers": [_container(workload, template.container or PodContainer(), arguments, environment, mounted)],
         "volumes": [
             {"name": "config", "configMap": {"name": workload.name}},
@@ -206,14 +203,14 @@ def _container(
     environment: Sequence[Object],
     mounted: Sequence[Reference],
 ) -> Object:
-    common = {"EVENTBUS_BUS_FILE": f"{_CONFIG}/{BUS_FILE}", **workload.settings.environment}
+    bus_file = {"name": "EVENTBUS_BUS_FILE", "value": f"{_CONFIG}/{BUS_FILE}"}
     health = ["--health-port", str(HEALTH_PORT), "--drain-seconds", str(DRAIN_SECONDS), "--log-format", "json"]
     return {
-        "name": CONTAINER,
+        "name": "main",
         "image": workload.settings.image,
         "imagePullPolicy": wanted.imagePullPolicy or workload.settings.pull_policy,
         "command": ["eventbus", "run", f"{_CONFIG}/{MANIFEST_FILE}", *health, *arguments],
-        "env": [*({"name": name, "value": value} for name, value in common.items()), *environment, *wanted.env],
+        "env": [bus_file, *environment, *wanted.env],
         "envFrom": [*wanted.envFrom],
         "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
         # A pod that starts may have much to read; one that hangs is noticed by its own watch over commits.
@@ -222,10 +219,8 @@ def _container(
         "readinessProbe": _probe("/readyz", period=2, failures=1),
         "resources": wanted.resources or _RESOURCES,
         "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
-            **(wanted.securityContext or {}),
+            **_confined(wanted.securityContext, {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}),
         },
         "volumeMounts": [
             {"name": "config", "mountPath": _CONFIG, "readOnly": True},
@@ -234,6 +229,12 @@ def _container(
             *wanted.volumeMounts,
         ],
     }
+
+
+def _confined(asked: Mapping[str, Any] | None, fixed: Object) -> Object:
+    """What was asked for, as far as it is something: a field that is null would take away what is fixed."""
+    given = {name: value for name, value in (asked or {}).items() if value is not None}
+    return {**given, "seccompProfile": given.get("seccompProfile") or {"type": "RuntimeDefault"}, **fixed}
 
 
 def _probe(path: str, *, period: int, failures: int) -> Object:

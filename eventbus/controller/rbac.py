@@ -7,10 +7,9 @@ one of another namespace. Whoever wants that brings a service account (`template
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventbus.controller.objects import Object
-from eventbus.controller.pods import Workload
 from eventsources.receiver.hooks import ForgeSpec
 from eventsources.sources.resource import ResourceSpec
 from eventsources.spec import EventSourceManifest
@@ -21,19 +20,23 @@ from sensors.spec.base import Flaw, Path
 from sensors.spec.manifest import Manifest
 from sensors.spec.models import DlqTrigger, SensorManifest, Trigger
 
+if TYPE_CHECKING:
+    from eventbus.controller.pods import Workload
+
 _WORKFLOWS = ("argoproj.io", "workflows")
-_ORIGINS = {
-    "WorkflowTemplate": "workflowtemplates",
-    "ClusterWorkflowTemplate": "clusterworkflowtemplates",
-    "CronWorkflow": "cronworkflows",
-}
 _BY_OPERATION: Mapping[str, tuple[str, ...]] = {
     "create": ("create", "get"),
     "update": ("create", "get", "update"),
     "patch": ("create", "get", "patch"),
     "delete": ("delete",),
 }
+_NOWHERE = "it belongs to no namespace, and the sensor's rights end with its own"
 _FORBIDDEN = {
+    ("", "namespaces"): _NOWHERE,
+    ("", "nodes"): _NOWHERE,
+    ("", "persistentvolumes"): _NOWHERE,
+    ("argoproj.io", "clusterworkflowtemplates"): _NOWHERE,
+    ("apiextensions.k8s.io", None): _NOWHERE,
     ("", "secrets"): "whoever may create or change secrets can read what belongs to others",
     ("", "serviceaccounts"): "a service account is an identity",
     ("rbac.authorization.k8s.io", None): "it would let the sensor give itself rights",
@@ -139,9 +142,7 @@ def _of_workflow(spec: ArgoWorkflowSpec, written: Mapping[str, Any] | None) -> I
             yield Rule(*_WORKFLOWS, ("create", "get"))
         case "submit-from":
             yield Rule(*_WORKFLOWS, ("create", "get"))
-            origin = _ORIGINS.get(str((written or {}).get("kind")))
-            for resource in _ORIGINS.values() if origin is None else [origin]:
-                yield Rule(_WORKFLOWS[0], resource, ("get",))
+            yield Rule(_WORKFLOWS[0], _resource_of(written or {})[1], ("get",))
         case "retry":
             yield Rule(*_WORKFLOWS, ("get", "update"))
             yield Rule("", "pods", ("delete", "list"))

@@ -16,7 +16,7 @@ from eventbus.controller.crds import API_VERSION
 from eventbus.controller.health import health
 from eventbus.controller.objects import Object, Objects
 from eventbus.controller.pods import MANIFEST_FILE, MOST_NAME, PodSettings, Workload, document
-from eventbus.controller.rbac import rbac_flaws, rules_of
+from eventbus.controller.rbac import rbac_flaws
 from eventbus.controller.workloads import KINDS, objects_of
 from eventsources.spec import MANIFESTS, EventSourceManifest
 from sensors.actions.kube.cluster import Refusal
@@ -81,9 +81,6 @@ class Reconciler:
             bus=bus,
             bus_written=bus_written,
             settings=self._settings,
-            template=manifest.spec.template,
-            replicas=manifest.spec.replicas,
-            acts=bool(rules_of(manifest)),
         )
 
     def _bus(self, manifest: SensorManifest | EventSourceManifest) -> tuple[Object, EventBusManifest]:

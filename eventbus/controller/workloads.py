@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from eventbus.controller.objects import Object
 from eventbus.controller.pods import (
+    HEALTH_PORT,
     Workload,
     config_map,
     disruption_budget,
@@ -13,7 +14,6 @@ from eventbus.controller.pods import (
     service_account,
 )
 from eventbus.controller.rbac import role, role_binding, rules_of
-from eventsources.receiver.listening import ReceiverSpec
 from eventsources.spec import EventSourceManifest
 from sensors.spec.models import SensorManifest
 
@@ -41,7 +41,7 @@ def objects_of(workload: Workload) -> list[Object]:
         config_map(workload),
         *_identity(workload),
         disruption_budget(workload),
-        *(_sensor(workload) if isinstance(workload.manifest, SensorManifest) else _source(workload)),
+        *_running(workload),
     ]
 
 
@@ -56,13 +56,23 @@ def _identity(workload: Workload) -> Iterator[Object]:
         yield role_binding(workload)
 
 
-def _sensor(workload: Workload) -> Iterator[Object]:
+def _running(workload: Workload) -> Iterator[Object]:
+    if isinstance(workload.manifest, SensorManifest):
+        return _sensor(workload, workload.manifest)
+    return _source(workload, workload.manifest)
+
+
+def _sensor(workload: Workload, manifest: SensorManifest) -> Iterator[Object]:
     """Pods with stable numbers: who takes a number over takes over the unfinished transactions of who had it."""
     yield {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": workload.metadata(),
-        "spec": {"clusterIP": "None", "selector": workload.selector, "ports": [{"name": "health", "port": 8080}]},
+        "spec": {
+            "clusterIP": "None",
+            "selector": workload.selector,
+            "ports": [{"name": "health", "port": HEALTH_PORT}],
+        },
     }
     slot = {"name": _SLOT, "valueFrom": {"fieldRef": {"fieldPath": _POD_INDEX}}}
     spec: Object = {
@@ -72,8 +82,7 @@ def _sensor(workload: Workload) -> Iterator[Object]:
         "selector": {"matchLabels": workload.selector},
         "template": pod_template(workload, ["--slot", f"$({_SLOT})"], [slot]),
     }
-    assert isinstance(workload.manifest, SensorManifest)  # noqa: S101 - whoever calls this has looked
-    limit = workload.manifest.spec.revisionHistoryLimit
+    limit = manifest.spec.revisionHistoryLimit
     yield {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -82,12 +91,9 @@ def _sensor(workload: Workload) -> Iterator[Object]:
     }
 
 
-def _source(workload: Workload) -> Iterator[Object]:
+def _source(workload: Workload, manifest: EventSourceManifest) -> Iterator[Object]:
     """Old pods serve until new ones are ready; of those that run once, the election lets one work."""
-    assert isinstance(workload.manifest, EventSourceManifest)  # noqa: S101 - whoever calls this has looked
-    ports = sorted(
-        {spec.listening.port for _, _, spec in workload.manifest.spec.sources() if isinstance(spec, ReceiverSpec)}
-    )
+    ports = sorted(manifest.ports())
     if ports:
         yield {
             "apiVersion": "v1",
@@ -96,7 +102,7 @@ def _source(workload: Workload) -> Iterator[Object]:
             "spec": {
                 "selector": workload.selector,
                 "ports": [{"name": f"port-{port}", "port": port, "targetPort": port} for port in ports],
-                **(workload.manifest.spec.service or {}).get("spec", {}),
+                **(manifest.spec.service or {}).get("spec", {}),
             },
         }
     yield {

@@ -26,7 +26,7 @@ from pydantic import AfterValidator, Field
 
 from eventbus.errors import ConfigError
 from eventsources.base import Context, Identity, SourceSpec, Stop, Told, Unusable
-from eventsources.sources.messages import NOT_JSON, as_body
+from eventsources.sources.messages import NOT_JSON, as_body, as_text
 from sensors.actions.http import BasicAuth
 from sensors.actions.tls import Tls
 from sensors.secrets import Secret, SecretKeySelector
@@ -287,7 +287,7 @@ class AmqpSource:
 
 def _text(value: str | bytes | None) -> str:
     """As Go writes it into JSON: what is not UTF-8 is replaced."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+    return as_text(value) if isinstance(value, bytes) else value or ""
 
 
 def _time(seconds: int | None) -> str:

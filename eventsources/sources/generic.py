@@ -66,8 +66,8 @@ class GenericSource:
 
     def run(self, context: Context, stop: Stop) -> None:
         with closing(self._stream(context.identity.name)) as stream:
-            for payloads in stream.portions(stop):
-                context.deliver([self._told(context, payload) for payload in payloads])
+            for messages in stream.portions(stop):
+                context.deliver([self._told(context, message) for message in messages])
 
     def _stream(self, name: str) -> EventStream:
         from eventsources.sources.grpc_stream import EventStream  # noqa: PLC0415 - an optional package
@@ -78,8 +78,13 @@ class GenericSource:
         token = Secret("") if spec.authSecret is None else spec.authSecret.read()
         return EventStream(spec.url, name, spec.config, secure=not spec.insecure, authorities=authorities, token=token)
 
-    def _told(self, context: Context, payload: bytes) -> Told:
+    def _told(self, context: Context, message: bytes) -> Told:
+        from eventsources.sources.grpc_stream import payload_of  # noqa: PLC0415 - an optional package
+
         id = uuid4().hex
+        payload = payload_of(message)
+        if payload is None:
+            return Unusable(id, "the message is no `generic.Event`", message)
         body = as_json(payload) if self._spec.jsonBody else b64encode(payload).decode()
         if body is None:
             return Unusable(id, NOT_JSON, payload)

@@ -6,8 +6,7 @@ wait, by HTTP/2's flow control.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from threading import Condition, Thread
 from typing import Any
 
@@ -35,8 +34,6 @@ ANSWER_SECONDS = 20.0
 _WAIT_SECONDS = 0.5
 """How long to wait for messages before looking whether to stop."""
 
-log = logging.getLogger("eventbus.source")
-
 
 class EventStream:
     """One call, from its beginning to its end."""
@@ -55,7 +52,7 @@ class EventStream:
         self._thread.start()
 
     def portions(self, stop: Stop) -> Iterator[list[bytes]]:
-        """Payloads, until `stop` is set; then those that are here already.
+        """Messages, until `stop` is set; then those that are here already.
 
         Raises `SourceError` when the stream ends before that.
         """
@@ -64,7 +61,7 @@ class EventStream:
                 self._call.cancel()
             messages = self._inbox.take(_WAIT_SECONDS)
             if messages:
-                yield list(self._payloads(messages))
+                yield messages
             elif self._inbox.ended:
                 break
         if not stop.is_set():
@@ -84,13 +81,6 @@ class EventStream:
             pass  # the call itself knows why it has ended
         finally:
             self._inbox.end()
-
-    def _payloads(self, messages: Iterable[bytes]) -> Iterator[bytes]:
-        for message in messages:
-            try:
-                yield _payload(message)
-            except DecodeError:
-                log.warning("the gRPC server %s: a message is no `generic.Event`: left out", self._address)
 
     def _end(self) -> str:
         code = self._call.code()
@@ -152,7 +142,11 @@ def _sendable(token: Secret) -> str:
     return text
 
 
-def _payload(message: bytes) -> bytes:
-    event: Any = MESSAGES["Event"].FromString(message)
+def payload_of(message: bytes) -> bytes | None:
+    """None where it is no `generic.Event`."""
+    try:
+        event: Any = MESSAGES["Event"].FromString(message)
+    except DecodeError:
+        return None
     payload: bytes = event.payload
     return payload

@@ -134,7 +134,7 @@ class Fetcher:
 
 @contextmanager
 def _way(bus: Bus, identity: Identity) -> Iterator[tuple[Deliver, bytes | None]]:
-    """To the bus, as the runner would choose it; and what is remembered there."""
+    """To the bus, and what is remembered there. A kind that may run either way goes the way of those that run once."""
     if not SOURCES[identity.kind].once:
         with Sink(bus, SourceMetrics()) as sink:
             yield ThroughSink(Drafts(bus, identity, Sieve()), lambda *_: None, sink), None

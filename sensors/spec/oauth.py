@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
@@ -13,6 +13,7 @@ from eventbus.clock import SystemClock
 from eventbus.errors import ConfigError
 from eventbus.kafka.tokens import NoToken, Token
 from sensors.actions.base import ActionError
+from sensors.actions.replies import excerpt
 from sensors.actions.tls import Tls
 from sensors.secrets import Secret, SecretKeySelector
 from sensors.spec.base import SpecModel
@@ -124,9 +125,7 @@ class MskIam(SpecModel):
         except AttributeError:  # so the signer says that it has found none
             raise NoToken("there are no AWS credentials to sign a token with", passing=False) from None
         except BotoCoreError as error:
-            raise NoToken(f"no token could be signed with AWS credentials: {_one_line(error)}", passing=True) from None
+            raise NoToken(
+                f"no token could be signed with AWS credentials: {excerpt(str(error))}", passing=True
+            ) from None
         return Token(token, expires_ms)
-
-
-def _one_line(error: Any) -> str:
-    return " ".join(str(error).split())

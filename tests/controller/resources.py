@@ -6,7 +6,6 @@ from typing import Any
 
 from eventbus.controller.objects import Object
 from eventbus.controller.pods import PodSettings, Workload
-from eventbus.controller.rbac import rules_of
 from eventbus.controller.reconcile import BUSES, checked
 
 SETTINGS = PodSettings(image="eventbus:test")
@@ -45,7 +44,4 @@ def workload(written: Object, bus_written: Object | None = None, generation: int
         bus=BUSES.make(connected),
         bus_written=connected,
         settings=SETTINGS,
-        template=manifest.spec.template,
-        replicas=manifest.spec.replicas,
-        acts=bool(rules_of(manifest)),
     )

@@ -72,16 +72,21 @@ def _filled(schema: dict[str, Any], value: Any) -> Any:
 def _manifests() -> Iterator[Any]:
     for file in sorted([*ROOT.glob("examples/*/*.yaml"), *CORPUS.glob("*.y*ml")]):
         for number, data in enumerate(yaml.safe_load_all(file.read_text())):
-            if isinstance(data, dict) and data.get("kind") in ("Sensor", "EventSource"):
+            if isinstance(data, dict) and data.get("kind") in ("Sensor", "EventSource") and _loads(data):
                 yield pytest.param(data, id=f"{file.parent.name}/{file.name}:{number}")
+
+
+def _loads(data: Any) -> bool:
+    try:
+        MANIFESTS.make(data)
+    except ManifestError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("data", list(_manifests()))
 def test_what_the_api_server_fills_in_changes_nothing(data: Any) -> None:
-    try:
-        plain = MANIFESTS.make(data)
-    except ManifestError:
-        pytest.skip("it does not load")
+    plain = MANIFESTS.make(data)
     filled = MANIFESTS.make(_filled(_schema(data["kind"]), deepcopy(data)))
     assert filled.model_dump() == plain.model_dump()
     assert [str(each) for each in filled.warnings] == [str(each) for each in plain.warnings]

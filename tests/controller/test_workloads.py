@@ -17,6 +17,18 @@ from tests.controller.resources import bus, sensor, source, workload
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "job-"}, "spec": {}}
 
+CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CLUSTER_TEMPLATE = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "ClusterWorkflowTemplate",
+    "metadata": {"name": "t"},
+}
+
 
 def k8s(written: Object, **more: Any) -> Object:
     return {"k8s": {"source": {"resource": written}, **more}}
@@ -56,17 +68,31 @@ def test_pods_are_restricted_and_get_no_token_without_need() -> None:
     [container] = pod["containers"]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
+    assert container["securityContext"] == CONFINED
     assert pod_of(by_kind(source()))["spec"]["automountServiceAccountToken"] is True
 
 
 def test_pods_are_not_the_first_process_of_their_namespace_so_that_they_can_be_stopped_while_they_start() -> None:
     for each in (sensor(), source()):
         assert pod_of(by_kind(each))["spec"]["shareProcessNamespace"] is True
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        ({"runAsNonRoot": None, "seccompProfile": None}, {"allowPrivilegeEscalation": None, "capabilities": None}),
+        ({"seccompProfile": {}}, {"capabilities": {"drop": []}, "seccompProfile": None}),
+        ({"fsGroup": 7}, {"readOnlyRootFilesystem": None}),
+    ],
+)
+def test_what_is_left_out_or_empty_takes_no_restriction_away(pod: Object, container: Object) -> None:
+    template = {"securityContext": pod, "container": {"securityContext": container}}
+    made = pod_of(by_kind(sensor(template=template)))["spec"]
+    [main] = made["containers"]
+    assert made["securityContext"]["runAsNonRoot"] is True
+    assert made["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert made["securityContext"].get("fsGroup") == pod.get("fsGroup")
+    assert main["securityContext"] == CONFINED
 
 
 def test_secrets_of_manifest_and_bus_are_mounted_once_each() -> None:
@@ -150,6 +176,11 @@ def test_the_rights_follow_from_the_triggers(action: Object, rules: list[Rule]) 
         (
             k8s({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "s"}}),
             "it would let the sensor give itself rights",
+        ),
+        (k8s({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}), "it belongs to no namespace"),
+        (
+            {"argoWorkflow": {"operation": "submit-from", "source": {"resource": CLUSTER_TEMPLATE}}},
+            "it belongs to no namespace",
         ),
         ({"k8s": {"source": {"url": {"path": "https://x.example/pod.yaml"}}}}, "is not known before"),
     ],

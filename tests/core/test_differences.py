@@ -152,7 +152,8 @@ CALENDAR: Path = ("spec", "calendar", "a")
 KAFKA: Path = ("spec", "kafka")
 OTHER_CASES: list[tuple[str, Any, list[tuple[str, Path]]]] = [
     ("EventSource", {"webhook": {"a": {}}}, [("webhook-answers", SOURCE), ("webhook-bodies", SOURCE)]),
-    ("EventSource", {"gitlab": {"a": None}}, [("hooks-are-not-registered", ("spec", "gitlab", "a"))]),
+    ("EventSource", {"github": {"a": None}}, [("active-hooks", ("spec", "github", "a"))]),
+    ("EventSource", {"github": {"a": {"active": False}}, "gitlab": {"b": None}}, []),
     ("EventSource", {"calendar": {"a": {"schedule": "@daily"}}}, [("missed-ticks", CALENDAR)]),
     (
         "EventSource",
