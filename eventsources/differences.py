@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sensors.spec.base import Path, get
-from sensors.spec.differences import Difference, recorder
+from sensors.spec.difference import Difference, recorder
 
 SOURCE_DIFFERENCES: list[Difference] = []
 difference = recorder(SOURCE_DIFFERENCES)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from eventsources.differences import SOURCE_DIFFERENCES
 from eventsources.spec import EventSourceManifest
 from sensors.spec.busdifferences import BUS_DIFFERENCES
-from sensors.spec.differences import DIFFERENCES, Difference
+from sensors.spec.difference import Difference
+from sensors.spec.differences import DIFFERENCES
 from sensors.spec.eventbus import EventBusManifest
 from sensors.spec.loader import Reader
 from sensors.spec.manifest import Manifest

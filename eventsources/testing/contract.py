@@ -95,6 +95,14 @@ class Broker(ABC):
         assert isinstance(made, Source)
         return made
 
+    def failure(self, bus: Bus, **changes: Any) -> str:
+        """What ends the source, in one line."""
+        with fetching(self.source(**changes), bus, self.identity) as fetcher:
+            error = fetcher.failure()
+        assert isinstance(error, SourceError)
+        assert "\n" not in str(error)
+        return str(error)
+
     def texts(self, events: Sequence[Event]) -> list[str]:
         return [self.text_of(event) for event in events]
 
@@ -133,12 +141,9 @@ class SourceContract:
         broker.open()
         broker.stop()
         try:
-            with fetching(broker.source(), bus, broker.identity) as fetcher:
-                error = fetcher.failure()
+            assert broker.failure(bus)
         finally:
             broker.start()
-        assert isinstance(error, SourceError)
-        assert "\n" not in str(error)
 
 
 class AcknowledgingContract(SourceContract):
@@ -205,12 +210,9 @@ class AcknowledgingContract(SourceContract):
         broker.open()
         broker.protect("right-5b1c")
         for password in ("wrong-7c2e", ""):
-            with fetching(broker.source(**broker.proof(password, secret)), bus, broker.identity) as fetcher:
-                error = fetcher.failure()
-            assert isinstance(error, SourceError)
-            assert "\n" not in str(error)
-            assert "wrong-7c2e" not in str(error) + caplog.text
-            assert broker.is_refusal(str(error))
+            error = broker.failure(bus, **broker.proof(password, secret))
+            assert "wrong-7c2e" not in error + caplog.text
+            assert broker.is_refusal(error)
         broker.send("a")
         with fetching(broker.source(**broker.proof("right-5b1c", secret)), bus, broker.identity) as fetcher:
             assert broker.texts(fetcher.wait_for(1)) == ["a"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sensors.spec.base import Path, get
-from sensors.spec.differences import Difference, recorder
+from sensors.spec.difference import Difference, recorder
 from sensors.spec.eventbus import KafkaBus
 
 BUS_DIFFERENCES: list[Difference] = []

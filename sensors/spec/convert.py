@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from sensors.spec.base import Flaw
-from sensors.spec.differences import Difference
+from sensors.spec.difference import Difference
 from sensors.spec.loader import Reader
 from sensors.spec.positions import Document
 from sensors.spec.problems import LINE_BREAK, Problem

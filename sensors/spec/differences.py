@@ -6,50 +6,21 @@ Every rule looks at a manifest as it was written, which need not be valid, and y
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
-from typing import Any, TypeAlias
-
-import msgspec
+from typing import Any
 
 from sensors.conditions import Condition, ConditionError, parse
 from sensors.spec.base import Path, entries, get
-
-Rule: TypeAlias = Callable[[Any], Iterator[Path]]
+from sensors.spec.difference import Difference, recorder
 
 _KNOWN_TO_ARGO = frozenset(("type", "subject", "source", "datacontenttype"))
 """The attributes that argo-events' context filter looks at."""
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """One thing that is different, in words, and a rule that finds it."""
-
-    name: str
-    meaning: str
-    fields: tuple[str, ...]
-    """What it is about, as places in any manifest."""
-    places: Rule
-
-
 DIFFERENCES: list[Difference] = []
 
 _NOT_NEEDED_FOR_KAFKA = ("partition", "requiredAcks", "flushFrequency", "version")
-
-
-def recorder(differences: list[Difference]) -> Callable[..., Callable[[Rule], Rule]]:
-    """Makes a decorator: `@difference(meaning, *fields)`."""
-
-    def difference(meaning: str, *fields: str) -> Callable[[Rule], Rule]:
-        """The decorated function finds where it applies; the difference is called as the function is."""
-
-        def register(rule: Rule) -> Rule:
-            name = rule.__name__.replace("_", "-")
-            differences.append(Difference(name, " ".join(meaning.split()), fields, rule))
-            return rule
-
-        return register
-
-    return difference
 
 
 difference = recorder(DIFFERENCES)

@@ -110,14 +110,6 @@ class TestAcknowledging(AcknowledgingContract):
     """See there."""
 
 
-def failure(broker: Queue, bus: Bus, **changes: Any) -> str:
-    with fetching(broker.source(**changes), bus, broker.identity) as fetcher:
-        error = fetcher.failure()
-    assert isinstance(error, SourceError)
-    assert "\n" not in str(error)
-    return str(error)
-
-
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
@@ -289,7 +281,7 @@ def test_a_queue_that_is_deleted_while_it_is_read(broker: Queue, bus: Bus) -> No
 )
 def test_what_the_server_refuses_is_told(broker: Queue, bus: Bus, changes: dict[str, Any], message: str) -> None:
     broker.open()
-    told = failure(broker, bus, **changes)
+    told = broker.failure(bus, **changes)
     assert told.startswith("AMQP at localhost:")
     assert message in told
 
@@ -301,7 +293,7 @@ def test_a_connection_that_breaks_within_a_message(broker: Queue, bus: Bus) -> N
     broker.open()
     broker.publish(b"x" * 1_000_000, message_id="m")
     broker.relay.break_after = 200_000
-    assert failure(broker, bus).startswith("AMQP at localhost:")
+    assert broker.failure(bus).startswith("AMQP at localhost:")
     assert (broker.unacknowledged(), events_on(bus)) == (1, [])
     broker.relay.break_after = None
     with fetching(broker.source(), bus, broker.identity) as fetcher:
@@ -311,24 +303,24 @@ def test_a_connection_that_breaks_within_a_message(broker: Queue, bus: Bus) -> N
 
 def test_a_server_that_is_not_there(broker: Queue, bus: Bus) -> None:
     broker.stop()
-    assert "Connection refused" in failure(broker, bus)
+    assert "Connection refused" in broker.failure(bus)
     broker.start()
 
 
 def test_a_host_that_is_not_there(broker: Queue, bus: Bus) -> None:
-    assert failure(broker, bus, url="amqp://no.such.host.invalid").startswith("AMQP at no.such.host.invalid:5672: ")
+    assert broker.failure(bus, url="amqp://no.such.host.invalid").startswith("AMQP at no.such.host.invalid:5672: ")
 
 
 def test_a_virtual_host_that_is_not_there(broker: Queue, bus: Bus) -> None:
-    assert "vhost a/b not found" in failure(broker, bus, url=f"amqp://localhost:{broker.relay.port}/a%2Fb")
+    assert "vhost a/b not found" in broker.failure(bus, url=f"amqp://localhost:{broker.relay.port}/a%2Fb")
 
 
 def test_tls(broker: Queue, bus: Bus, certificate: Certificate) -> None:
     broker.open()
     broker.send("a")
     url = f"amqps://localhost:{broker.server.tls_port}"
-    assert "certificate verify failed" in failure(broker, bus, url=url)
-    assert "is it the one for TLS?" in failure(broker, bus, url=url.replace("amqps", "amqp"))
+    assert "certificate verify failed" in broker.failure(bus, url=url)
+    assert "is it the one for TLS?" in broker.failure(bus, url=url.replace("amqps", "amqp"))
     trusted = {"caCertFile": str(certificate.cert)}
     with fetching(broker.source(url=url, tls=trusted), bus, broker.identity) as fetcher:
         assert broker.texts(fetcher.wait_for(1)) == ["a"]
@@ -339,7 +331,7 @@ def test_a_url_in_a_secret_has_user_and_password(broker: Queue, bus: Bus, secret
     broker.send("a")
     broker.server.set_password("p/w@1")
     changes = {"url": None, "auth": None, "urlSecret": secret(f"amqp://{USER}:wr@ng@localhost:{broker.relay.port}/")}
-    told = failure(broker, bus, **changes)
+    told = broker.failure(bus, **changes)
     assert "ACCESS_REFUSED" in told
     assert "wr@ng" not in told
     secret(f"amqp://{USER}:p%2Fw%401@localhost:{broker.relay.port}/")

@@ -98,14 +98,6 @@ class TestAcknowledging(AcknowledgingContract):
     """See there."""
 
 
-def failure(broker: Topic, bus: Bus, **changes: Any) -> str:
-    with fetching(broker.source(**changes), bus, broker.identity) as fetcher:
-        error = fetcher.failure()
-    assert isinstance(error, SourceError)
-    assert "\n" not in str(error)
-    return str(error)
-
-
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
@@ -202,7 +194,7 @@ def test_it_tells_the_server_how_much_to_send_ahead(
 ) -> None:
     said: list[bytes] = []
     url = raw_server(lambda connection: said.append(connection.recv(4096))).url
-    failure(broker, bus, url=url.replace("http", "tcp").removesuffix("/hook"))
+    broker.failure(bus, url=url.replace("http", "tcp").removesuffix("/hook"))
     for_ever, receive_maximum = b"\x11\xff\xff\xff\xff", b"\x21\x00\x32"
     assert for_ever + receive_maximum in said[0]
 
@@ -318,7 +310,7 @@ def test_a_server_that_misbehaves_or_refuses(
             connection.sendall(answer)
 
     url = raw_server(behave).url.replace("http", "tcp").removesuffix("/hook")
-    told = failure(broker, bus, url=url)
+    told = broker.failure(bus, url=url)
     assert told.startswith("MQTT at 127.0.0.1:")
     assert message in told
 
@@ -328,7 +320,7 @@ def test_a_connection_that_breaks_within_a_message(broker: Topic, bus: Bus) -> N
     broker.publish(b"x" * 1_000_000)
     relay = Relay("127.0.0.1", broker.server.port)
     relay.break_after = 200_000
-    assert failure(broker, bus, url=f"tcp://localhost:{relay.port}").startswith("MQTT at localhost:")
+    assert broker.failure(bus, url=f"tcp://localhost:{relay.port}").startswith("MQTT at localhost:")
     relay.cut()
     assert (broker.unacknowledged(), events_on(bus)) == (1, [])
     with fetching(broker.source(), bus, broker.identity) as fetcher:
@@ -338,7 +330,7 @@ def test_a_connection_that_breaks_within_a_message(broker: Topic, bus: Bus) -> N
 
 def test_a_server_that_is_not_there(broker: Topic, bus: Bus) -> None:
     broker.stop()
-    told = failure(broker, bus)
+    told = broker.failure(bus)
     assert told.startswith(f"MQTT at localhost:{broker.server.port}: ")
     assert "Connection refused" in told
     broker.start()
@@ -348,7 +340,7 @@ def test_tls(broker: Topic, bus: Bus, certificate: Certificate) -> None:
     broker.open()
     broker.send("a")
     url = f"ssl://localhost:{broker.server.tls_port}"
-    assert "certificate verify failed" in failure(broker, bus, url=url)
+    assert "certificate verify failed" in broker.failure(bus, url=url)
     trusted = {"caCertFile": str(certificate.cert)}
     with fetching(broker.source(url=url, tls=trusted), bus, broker.identity) as fetcher:
         assert broker.texts(fetcher.wait_for(1)) == ["a"]
