@@ -70,11 +70,11 @@ class OwnDocument(msgspec.Struct, frozen=True, array_like=True, gc=False):
     document: msgspec.Raw
 
 
-class _Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     version: int = msgspec.field(name="v")
 
 
-class TriggerFact(_Fact, frozen=True, gc=False):
+class TriggerFact(Fact, frozen=True, gc=False):
     """One event on its way to one trigger."""
 
     trigger: str = msgspec.field(name="t")
@@ -94,7 +94,7 @@ class TriggerFact(_Fact, frozen=True, gc=False):
     """What must not count twice, for a trigger that asks for it."""
 
 
-class Flush(_Fact, frozen=True, gc=False):
+class Flush(Fact, frozen=True, gc=False):
     """An operator wants a trigger to let go of what it holds for one correlation key, or to fire with it."""
 
     trigger: str = msgspec.field(name="t")
@@ -118,7 +118,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     status: str | None = None
 
 
-class ActionFact(_Fact, frozen=True, gc=False):
+class ActionFact(Fact, frozen=True, gc=False):
     """An action that is to be invoked."""
 
     id: str
@@ -137,107 +137,7 @@ class ActionFact(_Fact, frozen=True, gc=False):
     """Of which action this is the `dlqTrigger`'s, and why."""
 
 
-class StateFact(_Fact, frozen=True, gc=False):
-    """An event that a trigger holds in the state topic. The key says which trigger and dependency."""
-
-    shape: str = msgspec.field(name="s")
-    source: Source = msgspec.field(name="e")
-    trace: Trace | None = msgspec.field(name="w", default=None)
-    arrived: tuple[Int64, Int64] | None = msgspec.field(name="a", default=None)
-    """The partition's clock when it came, and its offset in the trigger topic. None: it was spilled from there."""
-
-
-class HeldKey(msgspec.Struct, frozen=True, array_like=True, tag="held"):
-    """Key of a held event: `n` tells several events of one dependency apart."""
-
-    trigger: str
-    key: str
-    dependency: str
-    n: int = 0
-
-
-class FiredKey(msgspec.Struct, frozen=True, array_like=True, tag="fired"):
-    """Key of the memory of a slot's firings."""
-
-    trigger: str
-    key: str
-
-
-class SeenKey(msgspec.Struct, frozen=True, array_like=True, tag="seen"):
-    """Key of the memory that an event came, so that it does not count again."""
-
-    trigger: str
-    key: str
-    unique: str
-
-
-class IdentityKey(msgspec.Struct, frozen=True, array_like=True, tag="identity"):
-    """Key of a state partition's identity."""
-
-
-class PausedKey(msgspec.Struct, frozen=True, array_like=True, tag="paused"):
-    """Key of an operator's wish that a trigger does nothing for now; empty for all triggers."""
-
-    trigger: str
-
-
-class OriginKey(msgspec.Struct, frozen=True, array_like=True, tag="origin"):
-    """Key of the note that a stage has begun to read a partition of its input."""
-
-    stage: str
-    partition: int
-
-
-StateKey: TypeAlias = HeldKey | FiredKey | SeenKey | IdentityKey | OriginKey
-
-
-class Firing(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """When a slot fired: the newest of its events, and the partition's clock."""
-
-    timestamp: Int64
-    clock: Int64
-
-
-class Fired(_Fact, frozen=True, gc=False):
-    """The firings of a slot that still forbid others."""
-
-    shape: str = msgspec.field(name="s")
-    firings: tuple[Firing, ...] = msgspec.field(name="f")
-
-
-class Paused(_Fact, frozen=True, gc=False):
-    """Since when a trigger is paused."""
-
-    at: Int64
-
-
-class Seen(_Fact, frozen=True, gc=False):
-    """An event came that must not count again."""
-
-    shape: str = msgspec.field(name="s")
-    clock: Int64 = msgspec.field(name="c")
-
-
-class Identity(_Fact, frozen=True, gc=False):
-    """Whose state this is. Written with the first commit, and again when a newer generation takes over."""
-
-    namespace: str
-    bus: str
-    sensor: str
-    event_partitions: int
-    trigger_partitions: int
-    action_partitions: int
-    generation: int
-    digest: str
-
-
-class Origin(_Fact, frozen=True, gc=False):
-    """Where a stage began to read one partition."""
-
-    offset: int
-
-
-class Invocation(_Fact, frozen=True, gc=False):
+class Invocation(Fact, frozen=True, gc=False):
     """One step in the life of an action. The audit reads these."""
 
     action: str
@@ -260,7 +160,7 @@ class Invocation(_Fact, frozen=True, gc=False):
     error: str | None = None
 
 
-class DeadLetter(_Fact, frozen=True, gc=False):
+class DeadLetter(Fact, frozen=True, gc=False):
     """Why a record is in the dead-letter topic, and where it came from."""
 
     reason: str
@@ -280,88 +180,38 @@ class DeadLetter(_Fact, frozen=True, gc=False):
     """The event source and its event, where it was never on the bus."""
 
 
-F = TypeVar("F", bound=_Fact)
+F = TypeVar("F", bound=Fact)
 
 _encode = msgspec.json.Encoder().encode
-_key_decoder: msgspec.json.Decoder[StateKey] = msgspec.json.Decoder(StateKey)
 _trigger_decoder = msgspec.json.Decoder(TriggerFact)
 _flush_decoder = msgspec.json.Decoder(Flush)
 _action_decoder = msgspec.json.Decoder(ActionFact)
-_state_decoder = msgspec.json.Decoder(StateFact)
 _dead_letter_decoder = msgspec.json.Decoder(DeadLetter)
-_identity_decoder = msgspec.json.Decoder(Identity)
-_origin_decoder = msgspec.json.Decoder(Origin)
-_fired_decoder = msgspec.json.Decoder(Fired)
-_paused_decoder = msgspec.json.Decoder(Paused)
-_paused_key_decoder = msgspec.json.Decoder(PausedKey)
-_seen_decoder = msgspec.json.Decoder(Seen)
 _invocation_decoder = msgspec.json.Decoder(Invocation)
 
 
-def encode_fact(fact: _Fact) -> bytes:
+def encode_fact(fact: Fact) -> bytes:
     return _encode(fact)
 
 
-def encode_state_key(key: StateKey | PausedKey) -> bytes:
-    return _encode(key)
-
-
-def decode_state_key(record: Record) -> StateKey:
-    try:
-        return _key_decoder.decode(record.key or b"")
-    except UNREADABLE as error:
-        raise FormatError(f"{_where(record)}: the key is not one of ours: {error}") from None
-
-
 def trigger_fact(record: Record) -> TriggerFact:
-    return _from_header(record, TRIGGER_HEADER, _trigger_decoder)
+    return from_header(record, TRIGGER_HEADER, _trigger_decoder)
 
 
 def flush(record: Record) -> Flush:
-    return _from_header(record, FLUSH_HEADER, _flush_decoder)
+    return from_header(record, FLUSH_HEADER, _flush_decoder)
 
 
 def action_fact(record: Record) -> ActionFact:
-    return _from_header(record, ACTION_HEADER, _action_decoder)
-
-
-def state_fact(record: Record) -> StateFact:
-    return _from_header(record, STATE_HEADER, _state_decoder)
+    return from_header(record, ACTION_HEADER, _action_decoder)
 
 
 def dead_letter(record: Record) -> DeadLetter:
-    return _from_header(record, DLQ_HEADER, _dead_letter_decoder)
-
-
-def identity(record: Record) -> Identity:
-    return _decoded(record, record.value or b"", _identity_decoder)
-
-
-def origin(record: Record) -> Origin:
-    return _decoded(record, record.value or b"", _origin_decoder)
-
-
-def fired(record: Record) -> Fired:
-    return _decoded(record, record.value or b"", _fired_decoder)
-
-
-def seen(record: Record) -> Seen:
-    return _decoded(record, record.value or b"", _seen_decoder)
-
-
-def paused(record: Record) -> tuple[str, Paused | None]:
-    """A record of the control topic: which trigger, and since when it is paused, if it is."""
-    try:
-        key = _paused_key_decoder.decode(record.key or b"")
-    except UNREADABLE as error:
-        raise FormatError(f"{_where(record)}: the key is not one of ours: {error}") from None
-    if record.value is None:
-        return key.trigger, None
-    return key.trigger, _decoded(record, record.value, _paused_decoder)
+    return from_header(record, DLQ_HEADER, _dead_letter_decoder)
 
 
 def invocation(record: Record) -> Invocation:
-    return _decoded(record, record.value or b"", _invocation_decoder)
+    return decoded(record, record.value or b"", _invocation_decoder)
 
 
 def encodable(text: str) -> str:
@@ -382,19 +232,19 @@ def header(headers: Headers, name: str) -> bytes | None:
     return None
 
 
-def _from_header(record: Record, name: str, decoder: msgspec.json.Decoder[F]) -> F:
+def from_header(record: Record, name: str, decoder: msgspec.json.Decoder[F]) -> F:
     raw = header(record.headers, name)
     if raw is None:
-        raise FormatError(f"{_where(record)}: the header `{name}` is missing")
-    return _decoded(record, raw, decoder)
+        raise FormatError(f"{where(record)}: the header `{name}` is missing")
+    return decoded(record, raw, decoder)
 
 
-def _decoded(record: Record, raw: bytes, decoder: msgspec.json.Decoder[F]) -> F:
+def decoded(record: Record, raw: bytes, decoder: msgspec.json.Decoder[F]) -> F:
     try:
         fact = decoder.decode(raw)
     except UNREADABLE as error:
         _refuse_newer_version(record, raw)
-        raise FormatError(f"{_where(record)}: not one of our records: {error}") from None
+        raise FormatError(f"{where(record)}: not one of our records: {error}") from None
     if fact.version != VERSION:
         _refuse_newer_version(record, raw)
     return fact
@@ -410,10 +260,10 @@ def _refuse_newer_version(record: Record, raw: bytes) -> None:
         return
     if version != VERSION:
         raise NewerFormatError(
-            f"{_where(record)}: written in format version {version}, and this program knows version {VERSION}: "
+            f"{where(record)}: written in format version {version}, and this program knows version {VERSION}: "
             "run the release that wrote it, or a newer one"
         )
 
 
-def _where(record: Record) -> str:
+def where(record: Record) -> str:
     return f"{record.topic}[{record.partition}]@{record.offset}"

@@ -9,16 +9,7 @@ from typing import Any
 from eventbus.cloudevents import from_json_batch
 from eventbus.errors import FormatError
 from eventbus.events import Event
-from eventbus.formats import (
-    ACTION_HEADER,
-    VERSION,
-    ActionFact,
-    Source,
-    Trace,
-    UsedEvent,
-    encode_fact,
-    join_documents,
-)
+from eventbus.formats import ACTION_HEADER, VERSION, ActionFact, Source, Trace, UsedEvent, encode_fact, join_documents
 from eventbus.hashing import action_id, partition_of, slot_key
 from eventbus.names import Kind
 from eventbus.ports import Output, Record

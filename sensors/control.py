@@ -9,10 +9,11 @@ from itertools import islice
 
 from eventbus.clock import Deadline
 from eventbus.errors import LogError
-from eventbus.formats import FLUSH_HEADER, VERSION, Flush, Paused, PausedKey, encode_fact, encode_state_key
+from eventbus.formats import FLUSH_HEADER, VERSION, Flush, encode_fact
 from eventbus.hashing import partition_of, slot_key
 from eventbus.names import Kind, SensorName
 from eventbus.ports import Clock, Cluster, Output
+from eventbus.stateformats import Paused, PausedKey, encode_state_key
 from eventbus.topics import Topology
 from sensors.deadletters import PAUSED
 from sensors.inspection import read_range

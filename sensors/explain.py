@@ -14,7 +14,7 @@ import msgspec
 
 from eventbus.cloudevents import to_kafka
 from eventbus.events import REPLAY_FOR, Event
-from eventbus.formats import action_fact, dead_letter, trigger_fact
+from eventbus.formats import ActionFact, action_fact, dead_letter, trigger_fact
 from eventbus.metadata import JoinCommit
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
@@ -202,11 +202,16 @@ class Explainer:
 def firing_of(plan: SensorPlan, action: Record) -> Fired:
     """An action record, as one tells of it: which events have caused it."""
     fact = action_fact(action)
+    return Fired(fact.trigger, fact.id, ids_in(plan, fact, action.value or b""), fact.key)
+
+
+def ids_in(plan: SensorPlan, fact: ActionFact, value: bytes) -> Ids:
+    """Of the events in an action record with this fact and this value."""
     events: defaultdict[str, list[str]] = defaultdict(list)
-    for used, identifier in zip(fact.events, ids_in_action(action.value or b""), strict=True):
+    for used, identifier in zip(fact.events, ids_in_action(value), strict=True):
         for name in used.dependencies:
             events[name].append(identifier)
-    return Fired(fact.trigger, fact.id, ids_of(plan.triggers[fact.trigger], events), fact.key)
+    return ids_of(plan.triggers[fact.trigger], events)
 
 
 def _as_record(output: Output) -> Record:

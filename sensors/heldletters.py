@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from eventbus.formats import TRIGGER_HEADER, VERSION, HeldKey, TriggerFact, encode_fact
+from eventbus.formats import TRIGGER_HEADER, VERSION, TriggerFact, encode_fact
 from eventbus.hashing import slot_key
 from eventbus.names import Kind, SensorName
 from eventbus.ports import Output, Record
+from eventbus.stateformats import HeldKey
 from sensors.deadletters import EXPIRED_EVENT, FLUSHED, SPEC_CHANGED, DeadLetters
 from sensors.held import Held
 from sensors.keyed import Gone

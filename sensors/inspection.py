@@ -11,10 +11,10 @@ from collections.abc import Generator, Mapping, Sequence
 
 from eventbus.clock import Deadline
 from eventbus.errors import RetriableError
-from eventbus.formats import IdentityKey, OriginKey, decode_state_key
 from eventbus.metadata import decode_join
 from eventbus.names import Kind, Stage
 from eventbus.ports import Clock, Cluster, Committed, Reader, Record
+from eventbus.stateformats import IdentityKey, OriginKey, decode_state_key
 from eventbus.topics import Topology
 from sensors.evidence import HeldEvent, TriggerState
 from sensors.explain import Waiting, describe

@@ -33,23 +33,11 @@ from operator import attrgetter, itemgetter
 import msgspec
 
 from eventbus.errors import FormatError, NewerFormatError
-from eventbus.formats import (
-    FLUSH_HEADER,
-    STATE_HEADER,
-    VERSION,
-    HeldKey,
-    OwnDocument,
-    StateFact,
-    TriggerFact,
-    encode_fact,
-    encode_state_key,
-    flush,
-    header,
-    state_fact,
-)
+from eventbus.formats import FLUSH_HEADER, STATE_HEADER, VERSION, OwnDocument, TriggerFact, encode_fact, flush, header
 from eventbus.metadata import JoinCommit, Mark, marks_that_fit
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
+from eventbus.stateformats import HeldKey, StateFact, encode_state_key, state_fact
 from eventbus.topics import Topology
 from sensors.actionrecords import ActionWriter
 from sensors.deadletters import INVALID_RECORD, SPEC_CHANGED, DeadLetters

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from eventbus.formats import FiredKey, Firing, HeldKey, SeenKey
+from eventbus.stateformats import FiredKey, Firing, HeldKey, SeenKey
 from sensors.conditions import Condition
 from sensors.held import Held
 from sensors.rules import DUPLICATE, EXPIRED, SUPERSEDED, SUPPRESSED, Rules
@@ -109,23 +109,28 @@ class KeyedSlot:
         gone += self.trim(rules, changes)
         if not condition.holds(rules.complete(self.held)):
             return Arrival(gone, None)
-        used = [(name, kept.event) for name, kept in self.events()]
-        for name in list(self.held):
-            self._drop(name, self.held[name], changes)
+        used = self._drop_all(changes)
         if self._fires(rules, max(event.source.timestamp for _, event in used), clock, changes):
             return Arrival(gone, used)
         return Arrival([*gone, *(Gone(SUPPRESSED, name, event) for name, event in used)], None)
 
     def keep(self, dependency: str, event: Held, clock: int, changes: Changes) -> None:
-        events = self.held.setdefault(dependency, [])
-        taken = {kept.n for kept in events}
-        kept = Kept(event, clock, next(n for n in range(len(taken) + 1) if n not in taken))
-        events.append(kept)
-        events.sort(key=_age)
+        events = self.held.get(dependency)
+        if events is None:
+            kept = Kept(event, clock, 0)
+            self.held[dependency] = [kept]
+        else:
+            taken = {kept.n for kept in events}
+            kept = Kept(event, clock, next(n for n in range(len(taken) + 1) if n not in taken))
+            events.append(kept)
+            events.sort(key=_age)
         changes[self._key_of(dependency, kept)] = kept
 
     def _drop_separated(self, rules: Rules, changes: Changes) -> list[Gone]:
-        newest = max(events[-1].event.source.timestamp for events in self.held.values())
+        times = [kept.event.source.timestamp for events in self.held.values() for kept in events]
+        newest = max(times)
+        if rules.separated(min(times), newest) is None:
+            return []  # nor is any that is younger
         gone = []
         for name, events in list(self.held.items()):
             reasons = [(kept, rules.separated(kept.event.source.timestamp, newest)) for kept in events]
@@ -137,6 +142,8 @@ class KeyedSlot:
         """The newest events of a dependency win."""
         gone = []
         for name, events in list(self.held.items()):
+            if len(events) <= rules.wanted(name):
+                continue
             surplus = events[: -rules.wanted(name)]
             gone += [Gone(SUPERSEDED, name, kept.event) for kept in surplus]
             self._drop(name, surplus, changes)
@@ -153,9 +160,7 @@ class KeyedSlot:
     def flush(self, rules: Rules, clock: int, changes: Changes, *, fire: bool) -> Arrival:
         """Hold nothing any more. To fire with what was held is a firing like any other."""
         gone = self.forget(rules, clock, changes)
-        used = [(name, kept.event) for name, kept in self.events()]
-        for name in list(self.held):
-            self._drop(name, self.held[name], changes)
+        used = self._drop_all(changes)
         if used and fire and rules.once_within is not None:
             newest = max(event.source.timestamp for _, event in used)
             self._remember((*self.firings, Firing(newest, clock)), changes)
@@ -222,6 +227,15 @@ class KeyedSlot:
             return
         changes.update((self._key_of(dependency, kept), None) for kept in gone)
         self._without(dependency, {kept.n for kept in gone})
+
+    def _drop_all(self, changes: Changes) -> list[tuple[str, Held]]:
+        """Returns what was held, by dependency."""
+        used = []
+        for name, kept in self.events():
+            used.append((name, kept.event))
+            changes[self._key_of(name, kept)] = None
+        self.held.clear()
+        return used
 
     def _without(self, dependency: str, numbers: set[int]) -> None:
         left = [kept for kept in self.held[dependency] if kept.n not in numbers]

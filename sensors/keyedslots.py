@@ -11,9 +11,10 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from eventbus.formats import (
-    STATE_HEADER,
-    VERSION,
+from eventbus.formats import STATE_HEADER, VERSION, encode_fact
+from eventbus.names import Kind
+from eventbus.ports import Output, Record
+from eventbus.stateformats import (
     Fired,
     FiredKey,
     Firing,
@@ -21,14 +22,11 @@ from eventbus.formats import (
     Seen,
     SeenKey,
     StateFact,
-    encode_fact,
     encode_state_key,
     fired,
     seen,
     state_fact,
 )
-from eventbus.names import Kind
-from eventbus.ports import Output, Record
 from sensors.held import Held, identity_in
 from sensors.keyed import Arrival, Changes, Gone, Kept, KeyedSlot, Memory
 from sensors.plan import SensorPlan, TriggerPlan, keying_of

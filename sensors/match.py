@@ -25,16 +25,7 @@ import msgspec
 from eventbus.cloudevents import from_kafka, to_json
 from eventbus.errors import InvalidEvent
 from eventbus.events import REPLAY_FOR, Event
-from eventbus.formats import (
-    TRIGGER_HEADER,
-    VERSION,
-    OwnDocument,
-    Source,
-    Trace,
-    TriggerFact,
-    encode_fact,
-    header,
-)
+from eventbus.formats import TRIGGER_HEADER, VERSION, OwnDocument, Source, Trace, TriggerFact, encode_fact, header
 from eventbus.hashing import partition_of, slot_key
 from eventbus.names import Kind, Stage
 from eventbus.ports import Headers, Output, Record
@@ -172,7 +163,9 @@ class Matcher:
         documents = _documents(admitted)
         trace = _trace(event, record.headers)
         for route in found.routes:
-            names = tuple(name for name in route.dependencies if name in admitted)
+            names = route.dependencies
+            if len(admitted) < len(found.gates):
+                names = tuple(name for name in names if name in admitted)
             if not names:
                 continue
             if route.direct is not None:
@@ -242,9 +235,13 @@ def _unique(trigger: TriggerPlan, dependency: str, candidate: Candidate) -> str 
 
 def _documents(candidates: Mapping[str, Candidate]) -> dict[str, bytes]:
     """The event of each dependency as it is written; most share one."""
-    different = {id(candidate): candidate for candidate in candidates.values()}
-    written = {number: to_json(candidate.event) for number, candidate in different.items()}
-    return {name: written[id(candidate)] for name, candidate in candidates.items()}
+    written: dict[int, bytes] = {}
+    documents = {}
+    for name, candidate in candidates.items():
+        if id(candidate) not in written:
+            written[id(candidate)] = to_json(candidate.event)
+        documents[name] = written[id(candidate)]
+    return documents
 
 
 def _routes(plan: SensorPlan, topology: Topology, replica: str) -> dict[tuple[object, object], _Routes]:

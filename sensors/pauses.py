@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from eventbus.errors import FormatError, NewerFormatError
-from eventbus.formats import REDRIVEN_HEADER, ActionFact, header, paused
+from eventbus.formats import REDRIVEN_HEADER, ActionFact, header
 from eventbus.ports import Record
+from eventbus.stateformats import paused
 from sensors.dlqactions import parent_of
 
 log = logging.getLogger("eventbus.sensor")

@@ -28,15 +28,7 @@ from eventbus.errors import (
     RetriableError,
     UnproducibleError,
 )
-from eventbus.formats import (
-    DLQ_HEADER,
-    REDRIVE_MARK_HEADER,
-    REDRIVEN_HEADER,
-    VERSION,
-    DeadLetter,
-    dead_letter,
-    header,
-)
+from eventbus.formats import DLQ_HEADER, REDRIVE_MARK_HEADER, REDRIVEN_HEADER, VERSION, DeadLetter, dead_letter, header
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Clock, Cluster, Output, Reader, Record, TransactionalProducer
 from sensors.deadletters import NO_EVENT, UNPRODUCIBLE

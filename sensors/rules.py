@@ -77,7 +77,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     def complete(self, held: Mapping[str, Collection[object]]) -> set[str]:
         """The dependencies that have all the events they need."""
-        return {name for name, events in held.items() if len(events) >= self.wanted(name)}
+        wanted = self.count.get
+        return {name for name, events in held.items() if len(events) >= wanted(name, 1)}
 
     def separated(self, timestamp: int, newest: int) -> str | None:
         """Why an event is too old to be joined with the newest one, if it is."""

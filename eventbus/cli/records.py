@@ -13,15 +13,7 @@ from eventbus.cli.printing import Styled
 from eventbus.cloudevents import from_json, from_kafka, to_json
 from eventbus.errors import EventBusError
 from eventbus.events import Event
-from eventbus.formats import (
-    REDRIVE_MARK_HEADER,
-    DeadLetter,
-    action_fact,
-    dead_letter,
-    header,
-    invocation,
-    trigger_fact,
-)
+from eventbus.formats import REDRIVE_MARK_HEADER, DeadLetter, action_fact, dead_letter, header, invocation, trigger_fact
 from eventbus.moments import when
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Record

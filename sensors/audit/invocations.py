@@ -19,7 +19,7 @@ from sensors.audit.violations import Breach, Violation, event_places, place_of
 from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, RELEASED, SUCCEEDED, TAKEN
 from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
-_COMMIT_MS = 12_000
+COMMIT_MS = 12_000
 """How long after a call its record may still be under way: a transaction's time-out, and a little more."""
 _CLOCK_MS = 100
 """Replicas and targets may look at the same clock, but not at the same moment."""
@@ -239,7 +239,7 @@ class _Explanations:
         suspects = [call.replica] if call.replica else list(self._mishaps)
         for replica in suspects:
             for mishap in self._mishaps[replica]:
-                if mishap.began <= call.ended + _COMMIT_MS and call.began <= mishap.ended:
+                if mishap.began <= call.ended + COMMIT_MS and call.began <= mishap.ended:
                     return mishap.name
         return ""
 

@@ -12,20 +12,11 @@ partition; the other stages leave an origin record with their first commit of ea
 from __future__ import annotations
 
 from eventbus.errors import FatalError, Superseded
-from eventbus.formats import (
-    VERSION,
-    Identity,
-    IdentityKey,
-    Origin,
-    OriginKey,
-    decode_state_key,
-    encode_fact,
-    encode_state_key,
-    identity,
-)
+from eventbus.formats import VERSION, encode_fact
 from eventbus.metadata import Owner
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Committed, Output, Record
+from eventbus.stateformats import Identity, IdentityKey, Origin, OriginKey, decode_state_key, encode_state_key, identity
 from eventbus.topics import Topology
 from sensors.plan import SensorPlan
 

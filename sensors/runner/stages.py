@@ -10,10 +10,10 @@ from operator import attrgetter
 
 import msgspec
 
-from eventbus.formats import Identity, IdentityKey, OriginKey, decode_state_key, identity
 from eventbus.metadata import JoinCommit, decode_join, decode_match, encode_join, encode_match
 from eventbus.names import Kind, Stage
 from eventbus.ports import Commit, Committed, Output, Record
+from eventbus.stateformats import Identity, IdentityKey, OriginKey, decode_state_key, identity
 from eventbus.topics import Topology
 from sensors.filters.candidate import Rejection
 from sensors.join import JoinPartition

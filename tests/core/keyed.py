@@ -7,20 +7,11 @@ from typing import Any
 
 from eventbus.cloudevents import from_json_batch
 from eventbus.events import Event
-from eventbus.formats import (
-    FLUSH_HEADER,
-    VERSION,
-    Flush,
-    IdentityKey,
-    OriginKey,
-    action_fact,
-    dead_letter,
-    decode_state_key,
-    encode_fact,
-)
+from eventbus.formats import FLUSH_HEADER, VERSION, Flush, action_fact, dead_letter, encode_fact
 from eventbus.metadata import JoinCommit, decode_join, encode_join
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
+from eventbus.stateformats import IdentityKey, OriginKey, decode_state_key
 from eventbus.topics import Topology
 from sensors.audit.actions import Letters, check_balance, check_sequence
 from sensors.audit.reference import ENDLESS, Reference, Span

@@ -8,16 +8,7 @@ import msgspec
 import pytest
 
 from eventbus.events import Event
-from eventbus.formats import (
-    ACTION_HEADER,
-    VERSION,
-    Failure,
-    Invocation,
-    Source,
-    action_fact,
-    encode_fact,
-    trigger_fact,
-)
+from eventbus.formats import ACTION_HEADER, VERSION, Failure, Invocation, Source, action_fact, encode_fact, trigger_fact
 from eventbus.metadata import InvokeCommit, JoinCommit, Mark, Owner, encode_invoke, encode_join, encode_match
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record

@@ -10,20 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventbus.events import Event
-from eventbus.formats import (
-    DLQ_HEADER,
-    TRIGGER_HEADER,
-    HeldKey,
-    Trace,
-    TriggerFact,
-    action_fact,
-    dead_letter,
-    decode_state_key,
-    header,
-)
+from eventbus.formats import DLQ_HEADER, TRIGGER_HEADER, Trace, TriggerFact, action_fact, dead_letter, header
 from eventbus.metadata import LIMIT, JoinCommit, decode_join, encode_join
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
+from eventbus.stateformats import HeldKey, decode_state_key
 from sensors.join import JoinPartition, JoinStep
 from sensors.match import Matcher
 from sensors.plan import SensorPlan

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventbus.formats import FLUSH_HEADER, FiredKey, HeldKey, SeenKey, decode_state_key
+from eventbus.formats import FLUSH_HEADER
 from eventbus.names import Kind
 from eventbus.ports import Record
+from eventbus.stateformats import FiredKey, HeldKey, SeenKey, decode_state_key
 from sensors.deadletters import EXPIRED_EVENT, FLUSHED, INVALID_RECORD, NO_KEY, SPEC_CHANGED
 from sensors.plan import DependencyPlan, SensorPlan
 from tests.core.builders import EXAMPLES, NAME

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from eventbus import Bus, Event
 from eventbus.clock import ManualClock
 from eventbus.cloudevents import from_json
-from eventbus.formats import HeldKey, action_fact, dead_letter, decode_state_key, trigger_fact
+from eventbus.formats import action_fact, dead_letter, trigger_fact
 from eventbus.metadata import JoinCommit
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
+from eventbus.stateformats import HeldKey, decode_state_key
 from sensors.actionrecords import events_by_dependency
 from sensors.actions.base import ActionCall
 from sensors.audit.actions import Letters, check_balance

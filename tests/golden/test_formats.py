@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eventbus import formats
+from eventbus import formats, stateformats
 from eventbus.cloudevents import from_kafka, to_json, to_kafka
 from eventbus.events import Event
 from eventbus.hashing import action_id, dlq_action_id, partition_of, short_digest, slot_key
@@ -125,16 +125,16 @@ def test_action_record_of_a_dlq_trigger() -> None:
 @pytest.mark.parametrize(
     ("key", "encoded"),
     [
-        (formats.HeldKey("t", "k", "d", 2), b'["held","t","k","d",2]'),
-        (formats.FiredKey("t", "k"), b'["fired","t","k"]'),
-        (formats.SeenKey("t", "k", "shop e-1"), b'["seen","t","k","shop e-1"]'),
-        (formats.IdentityKey(), b'["identity"]'),
-        (formats.OriginKey("match", 3), b'["origin","match",3]'),
+        (stateformats.HeldKey("t", "k", "d", 2), b'["held","t","k","d",2]'),
+        (stateformats.FiredKey("t", "k"), b'["fired","t","k"]'),
+        (stateformats.SeenKey("t", "k", "shop e-1"), b'["seen","t","k","shop e-1"]'),
+        (stateformats.IdentityKey(), b'["identity"]'),
+        (stateformats.OriginKey("match", 3), b'["origin","match",3]'),
     ],
 )
-def test_state_keys(key: formats.StateKey, encoded: bytes) -> None:
-    assert formats.encode_state_key(key) == encoded
-    assert formats.decode_state_key(Record("t", 0, 0, 0, encoded, None, ())) == key
+def test_state_keys(key: stateformats.StateKey, encoded: bytes) -> None:
+    assert stateformats.encode_state_key(key) == encoded
+    assert stateformats.decode_state_key(Record("t", 0, 0, 0, encoded, None, ())) == key
 
 
 def test_records_of_a_stateful_trigger() -> None:
@@ -149,19 +149,21 @@ def test_records_of_a_stateful_trigger() -> None:
         + PARENT.encode()
         + b'",""],"k":"1","u":"shop e-1","v":1}'
     )  # fmt: skip
-    held = formats.StateFact(version=1, shape=shape, source=formats.Source(2, 7, 1234), arrived=(1234, 5))
+    held = stateformats.StateFact(version=1, shape=shape, source=formats.Source(2, 7, 1234), arrived=(1234, 5))
     assert formats.encode_fact(held) == b'{"s":"' + shape.encode() + b'","e":[2,7,1234],"a":[1234,5],"v":1}'
-    fired = formats.Fired(version=1, shape="s", firings=(formats.Firing(1234, 1240), formats.Firing(99, 1250)))
+    fired = stateformats.Fired(
+        version=1, shape="s", firings=(stateformats.Firing(1234, 1240), stateformats.Firing(99, 1250))
+    )
     assert formats.encode_fact(fired) == b'{"s":"s","f":[[1234,1240],[99,1250]],"v":1}'
-    assert formats.encode_fact(formats.Seen(version=1, shape="s", clock=1234)) == b'{"s":"s","c":1234,"v":1}'
+    assert formats.encode_fact(stateformats.Seen(version=1, shape="s", clock=1234)) == b'{"s":"s","c":1234,"v":1}'
     action = formats.ActionFact(version=1, id="i", trigger="t", events=(), generation=1, key="k", counted=("a",))
     assert formats.encode_fact(action) == b'{"id":"i","t":"t","e":[],"g":1,"k":"k","n":["a"],"v":1}'
 
 
 def test_state_identity_and_origin_values() -> None:
-    state = formats.StateFact(version=1, shape="abcd", source=formats.Source(1, 2, 3))
+    state = stateformats.StateFact(version=1, shape="abcd", source=formats.Source(1, 2, 3))
     assert formats.encode_fact(state) == b'{"s":"abcd","e":[1,2,3],"v":1}'
-    identity = formats.Identity(
+    identity = stateformats.Identity(
         version=1,
         namespace="n",
         bus="b",
@@ -176,7 +178,7 @@ def test_state_identity_and_origin_values() -> None:
         b'{"namespace":"n","bus":"b","sensor":"s","event_partitions":1,"trigger_partitions":2,'
         b'"action_partitions":3,"generation":4,"digest":"abcdefgh","v":1}'
     )
-    assert formats.encode_fact(formats.Origin(version=1, offset=9)) == b'{"offset":9,"v":1}'
+    assert formats.encode_fact(stateformats.Origin(version=1, offset=9)) == b'{"offset":9,"v":1}'
 
 
 def test_invocation_and_dead_letter() -> None:

@@ -11,9 +11,10 @@ import pytest
 from eventbus import Event
 from eventbus.cloudevents import to_kafka
 from eventbus.errors import ConfigError, EventBusError, FatalError, FormatError, NewerFormatError
-from eventbus.formats import DLQ_HEADER, HeldKey, IdentityKey, encode_state_key
+from eventbus.formats import DLQ_HEADER
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record, TopicSpec
+from eventbus.stateformats import HeldKey, IdentityKey, encode_state_key
 from eventbus.topics import event_topic, sensor_topics
 from sensors import Replica, Sensor, Settings
 from sensors.runner import guard

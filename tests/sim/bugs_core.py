@@ -10,10 +10,10 @@ from unittest.mock import patch
 import sensors.join
 import sensors.match
 import sensors.runner.stages
-from eventbus.formats import HeldKey, encode_state_key
 from eventbus.metadata import InvokeCommit, JoinCommit
 from eventbus.names import Kind
 from eventbus.ports import Commit, Output, Record
+from eventbus.stateformats import HeldKey, encode_state_key
 from sensors.actions.base import ActionError
 from sensors.held import Held, Slot, read_event
 from sensors.heldletters import HeldLetters

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 import sensors.runner.stages
-from eventbus.formats import ActionFact, FiredKey, Firing, HeldKey, SeenKey
+from eventbus.formats import ActionFact
 from eventbus.metadata import JoinCommit
 from eventbus.ports import Output, Record
+from eventbus.stateformats import FiredKey, Firing, HeldKey, SeenKey
 from sensors.invoke import Invoker
 from sensors.join import JoinPartition
 from sensors.keyed import Arrival, Changes, Gone, Kept, KeyedSlot, Memory

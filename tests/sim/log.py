@@ -124,6 +124,9 @@ class SimCluster:
     def delete(self, topics: Iterable[str]) -> None:
         self._cluster.delete(topics)
 
+    def forget(self, groups: Iterable[str]) -> None:
+        self._cluster.forget(groups)
+
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
         return self._cluster.committed(group, topic)
 

@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from eventbus import metadata
-from eventbus.formats import (
-    TRIGGER_HEADER,
-    HeldKey,
-    TriggerFact,
-    dead_letter,
-    decode_state_key,
-    header,
-)
+from eventbus.formats import TRIGGER_HEADER, TriggerFact, dead_letter, header
 from eventbus.metadata import JoinCommit, Owner, decode_join, encode_join
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
+from eventbus.stateformats import HeldKey, decode_state_key
 from sensors.deadletters import INVALID_RECORD, SPEC_CHANGED
 from sensors.join import JoinPartition, JoinStep
 from sensors.plan import SensorPlan
