@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from eventbus.topics import Topology
     from sensors.explain import Ids
     from sensors.scenarios import Firing
-    from sensors.spark.backtest import Hour, PastFiring, TriggerTotals
+    from sensors.spark.backtest import PastFiring, TriggerTotals
     from sensors.spark.comparison import Comparison
     from sensors.spark.records import Missing
+    from sensors.spark.report import Firings
     from sensors.spark.workers import Deputy
 
 _CHANGED = 1
@@ -82,7 +83,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     offsets: int
     """How much of the topic there is of that time."""
     triggers: list[TriggerTotals]
-    hours: list[Hour]
+    hours: list[Firings]
     dead_letters: dict[str, int]
     """Of events that no trigger could have used, by reason."""
     fired: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from eventbus.names import Kind
@@ -22,7 +22,7 @@ from sensors.deadletters import (
 )
 from sensors.dlqactions import dlq_name
 from sensors.plan import SensorPlan
-from sensors.rules import DUPLICATE, EXPIRED, RESET, SUPERSEDED, SUPPRESSED, Rules
+from sensors.rules import DUPLICATE, EXPIRED, RESET, SUPERSEDED, SUPPRESSED
 from sensors.spark import facts
 from sensors.spark.entries import (
     FAILURE,
@@ -33,6 +33,7 @@ from sensors.spark.entries import (
     USE,
     added_up,
     entries,
+    in_brief,
     inside,
     kind_of,
     number_of,
@@ -40,13 +41,11 @@ from sensors.spark.entries import (
     under_way,
 )
 from sensors.spark.history import EVENT, History
-from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
-from sensors.spark.workers import ACTION, EVENTS, LETTER, MATCHED, READ, TRIGGER, TRIGGERS, UNUSED, Deputy, matching
+from sensors.spark.routing import beginnings, cuts_of, joined, matched, routed
+from sensors.spark.workers import ACTION, EVENTS, LETTER, READ, TRIGGER, TRIGGERS, UNUSED, Deputy
 
 BLOCK = 50_000
 """Offsets of a sequence that one task works out, about."""
-_CLOCK_BLOCK = 100_000
-"""Offsets of a partition whose clock one task works out."""
 _OF_EVENTS = (INVALID_EVENT, TRANSFORM_FAILED, NO_KEY)
 _OF_ACTIONS = (ACTION_FAILED, PAUSED)
 _OF_HELD = (EXPIRED_EVENT, FLUSHED, SPEC_CHANGED)
@@ -68,27 +67,28 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     letters: DataFrame
     totals: DataFrame
     """One row for everything that the ledger is about, but for records and uses that are as they should be."""
+    brief: Sequence[Row]
+    """All entries, added up by what they say and not by what they are about."""
     whole: bool
     """Whether the trigger topic is known from its beginning, and one generation of the spec has dealt with it all."""
-    cut: bool
-    """Whether long sequences were cut into chunks."""
     generations: Sequence[int]
     """Which generations have written the actions."""
 
     def release(self) -> None:
-        for table in (self.actions, self.totals):
+        for table in (self.actions, self.letters, self.totals):
             table.unpersist()
 
 
 def keep_accounts(
     spark: SparkSession, history: History, deputy: Deputy, trigger: str | None = None, *, block: int | None = BLOCK
 ) -> Accounts:
-    """Work it all out. `trigger` is the one in question; None: all of them.
+    """Work it all out, in brief or (`block` is None) in detail. `trigger` is the one in question; None: all of them.
 
-    The events of a trigger without keys are one sequence, however many there are. It is cut into chunks where the
-    sensor says that it has fired, about every `block` offsets: a slot holds nothing then, so that chunks can be worked
-    out side by side. Where the sensor has not told the truth this shows in the chunk before the cut, and all of it has
-    to be worked out again without cuts (`block` is None) to see what else is wrong.
+    In brief, what should be there is only summed up, to be compared with the sum of what is there: that is enough to
+    see that nothing is wrong, and not to see what is. And the events of a trigger without keys, which are one sequence
+    however many there are, are cut into chunks where the sensor says that it has fired, about every `block` offsets:
+    a slot holds nothing then, so that chunks can be worked out side by side. Where the sensor has not told the truth
+    this shows in the chunk before the cut.
     """
     plan = deputy.plan
     tables = history.tables
@@ -99,27 +99,32 @@ def keep_accounts(
     actions = facts.action_facts(tables[Kind.ACTION]).where(only).persist(StorageLevel.MEMORY_AND_DISK)
     generations = [row[0] for row in actions.select("generation").distinct().orderBy("generation").collect()]
     whole = history.complete(Kind.TRIGGER) and set(generations) <= {plan.owner.generation}
-    begun = None if whole else _beginnings(actions, plan)
-    cuts = _cuts(actions, plan, block)
-    routed = _routed(spark, history, plan, begun, cuts)
+    begun = None if whole else beginnings(actions, plan)
+    to_join = routed(spark, history, plan, begun, cuts_of(actions, plan, block))
     of_known = inside(history.slices[Kind.ACTION].offsets, "partition", "offset")
     accounts = Accounts(
         plan=plan,
         history=history,
         names=wanted,
-        matched=_matched(history, deputy).where(or_none),
-        joined=_joined(routed, history, deputy, payload=False).where(or_none),
-        in_detail=_joined(routed, history, deputy, payload=True).where(or_none),
+        matched=matched(history, deputy).where(or_none),
+        joined=joined(to_join, history, deputy, payload=False).where(or_none),
+        in_detail=joined(to_join, history, deputy, payload=True).where(or_none),
         actions=actions,
         invocations=facts.invocation_facts(tables[Kind.INVOCATION]).where(only).where(of_known),
-        letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none),
+        letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK),
         totals=actions,
+        brief=(),
         whole=whole,
-        cut=cuts is not None,
         generations=generations,
     )
-    totals = added_up(_ledger(accounts, begun)).where(UNSETTLED).persist(StorageLevel.MEMORY_AND_DISK)
-    return msgspec.structs.replace(accounts, totals=totals)
+    due = _due(accounts)
+    there = _found_actions(accounts, begun).unionByName(_letters(accounts))
+    ledger = there.unionByName(_notes(accounts)).unionByName(_failures(accounts))
+    if block is None:
+        ledger = ledger.unionByName(due).unionByName(_uses(accounts))
+    totals = added_up(ledger).where(UNSETTLED).persist(StorageLevel.MEMORY_AND_DISK)
+    brief = in_brief(totals if block is None else due.unionByName(there)).collect()
+    return msgspec.structs.replace(accounts, totals=totals, brief=brief)
 
 
 def _with_dlq(plan: SensorPlan, trigger: str) -> list[str]:
@@ -127,105 +132,11 @@ def _with_dlq(plan: SensorPlan, trigger: str) -> list[str]:
     return [trigger, dlq_name(trigger)] if plan.triggers[trigger].has_dlq_trigger else [trigger]
 
 
-# --- again, by the sensor's own core ----------------------------------------------------------------------------------
-
-
-def _matched(history: History, deputy: Deputy) -> DataFrame:
-    events = history.tables[EVENT].where(inside(history.judged(EVENT), "partition", "offset"))
-    return events.mapInArrow(matching(deputy, payload=False), MATCHED)
-
-
-def _beginnings(actions: DataFrame, plan: SensorPlan) -> DataFrame:
-    """Where a slot is known to hold nothing: at its first action of this generation of the spec."""
-    remembering = [name for name, each in plan.triggers.items() if _remembers(each.rules)]
-    own = actions.where(f"NOT redriven AND joined_offset IS NOT NULL AND generation = {plan.owner.generation}")
-    if remembering:
-        own = own.where(~F.col("trigger").isin(remembering))
-    return own.groupBy(F.col("joined_partition").alias("partition"), "key").agg(F.min("joined_offset").alias("begun"))
-
-
-def _remembers(rules: Rules | None) -> bool:
-    """Whether a slot knows more than what it holds: what it has done or seen before."""
-    return rules is not None and (rules.once_within is not None or rules.dedupe is not None)
-
-
-def _cuts(actions: DataFrame, plan: SensorPlan, block: int | None) -> DataFrame | None:
-    """Where the long sequences are cut: offsets of the trigger topic, by partition and key."""
-    plain = [name for name, each in plan.triggers.items() if each.rules is None and not each.direct]
-    if block is None or not plain:
-        return None
-    own = actions.where(F.col("trigger").isin(plain) & F.expr("NOT redriven AND NOT failure"))
-    last = own.groupBy(
-        F.col("joined_partition").alias("partition"), "key", F.expr(f"CAST(joined_offset / {block} AS bigint) AS block")
-    ).agg(F.max("joined_offset").alias("cut"))
-    cuts = last.groupBy("partition", "key").agg(F.sort_array(F.collect_list("cut")).alias("cuts"))
-    long = cuts.where("size(cuts) > 1")
-    return None if long.isEmpty() else long
-
-
-def _joined(routed: DataFrame, history: History, deputy: Deputy, *, payload: bool) -> DataFrame:
-    clocks = {partition: commit.clock for partition, commit in history.commits.join.items()}
-    return routed.mapInArrow(joining(deputy, clocks=clocks, payload=payload), JOINED)
-
-
-def _routed(
-    spark: SparkSession, history: History, plan: SensorPlan, begun: DataFrame | None, cuts: DataFrame | None
-) -> DataFrame:
-    """The trigger topic, on its way to the join."""
-    records = facts.trigger_facts(history.tables[Kind.TRIGGER])
-    judged = inside(history.judged(Kind.TRIGGER), "partition", "offset")
-    if begun is not None:
-        records = records.join(begun, ["partition", "key"], "left")
-        judged = f"{judged} AND coalesce(offset > begun, false)"
-    records = records.withColumn("judged", F.expr(judged))
-    if begun is None and Kind.TRIGGER in history.in_order:
-        return _as_read(records)
-    return _by_slot(spark, plan, records, cuts)
-
-
-def _as_read(records: DataFrame) -> DataFrame:
-    """Whole partitions in their own order, as the sensor itself reads them: enough of them to keep all cores busy.
-
-    Nothing has to be moved, and the clock of a partition comes by itself.
-    """
-    return records.withColumns({"chunk": F.lit(0), "clock": F.lit(0).cast("bigint")}).select(*TRIGGER_ROW)
-
-
-def _by_slot(spark: SparkSession, plan: SensorPlan, records: DataFrame, cuts: DataFrame | None) -> DataFrame:
-    """What concerns a slot meets in one place, and in order."""
-    if any(each.rules is not None for each in plan.triggers.values()):
-        records = _clocked(records)
-    else:
-        records = records.withColumn("clock", F.lit(0).cast("bigint"))  # plain triggers ask for no time
-    chunk = F.lit(0)
-    if cuts is not None:
-        records = records.join(F.broadcast(cuts), ["partition", "key"], "left")
-        chunk = F.expr("greatest(size(filter(cuts, cut -> cut < offset)), 0)")
-    slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    routed = records.withColumn("chunk", chunk).select(*TRIGGER_ROW).repartition(slots, "key", "chunk")
-    return routed.sortWithinPartitions("partition", "chunk", "offset")
-
-
-_TIME = "CASE WHEN value IS NOT NULL THEN source_timestamp END"
-"""A record without an event is a dead letter, and moves no clock."""
-
-
-def _clocked(records: DataFrame) -> DataFrame:
-    """The latest time in the partition up to each record, in blocks, so that no task has to see a whole partition."""
-    blocks = records.withColumn("block", F.expr(f"CAST(offset / {_CLOCK_BLOCK} AS bigint)"))
-    peaks = blocks.groupBy("partition", "block").agg(F.max(F.expr(_TIME)).alias("peak"))
-    before = Window.partitionBy("partition").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
-    peaks = peaks.select("partition", "block", F.max("peak").over(before).alias("earlier"))
-    within = Window.partitionBy("partition", "block").orderBy("offset")
-    blocks = blocks.withColumn("running", F.max(F.expr(_TIME)).over(within))
-    clocked = blocks.join(F.broadcast(peaks), ["partition", "block"])
-    return clocked.withColumn("clock", F.expr("coalesce(greatest(running, earlier), 0)")).drop("running", "earlier")
-
-
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def _ledger(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
+def _due(accounts: Accounts) -> DataFrame:
+    """What match and join have come to, and what there is of the trigger topic."""
     number = number_of(accounts.names, "trigger")
     is_read = f"(kind = '{READ}')"
     place = {"trigger": "trigger", "slot": "slot", "reason": "reason"}
@@ -249,7 +160,7 @@ def _ledger(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
     unknown = f"(kind = '{TRIGGER}' AND NOT {known})"
     due = f"kind IN ('{ACTION}', '{LETTER}')" if accounts.whole else f"kind = '{ACTION}'"
     slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
-    joined = entries(
+    arrived = entries(
         accounts.joined.where(f"kind <> '{LETTER}' OR reason IN {_OF_HELD}"),
         kind_of("kind"),
         about={**place, "slot": slot, "action": "action", "partition": "source_partition", "offset": "source_offset"},
@@ -262,14 +173,7 @@ def _ledger(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
             "reason": number_of(REASONS, "reason"),
         },
     )
-    return (
-        wanted.unionByName(joined)
-        .unionByName(_found_actions(accounts, begun, number))
-        .unionByName(_uses(accounts, number))
-        .unionByName(_notes(accounts, number))
-        .unionByName(_letters(accounts, number))
-        .unionByName(_failures(accounts, number))
-    )
+    return wanted.unionByName(arrived)
 
 
 REASONS = (SUPERSEDED, EXPIRED, RESET, DUPLICATE, SUPPRESSED, EVENTS, TRIGGERS)
@@ -285,7 +189,7 @@ def judged_actions(accounts: Accounts) -> str:
     return f"NOT redriven AND NOT failure AND {caused}"
 
 
-def _found_actions(accounts: Accounts, begun: DataFrame | None, number: str) -> DataFrame:
+def _found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
     actions, judged = accounts.actions, judged_actions(accounts)
     if begun is not None:
         begun = begun.withColumnRenamed("partition", "joined_partition")
@@ -302,19 +206,27 @@ def _found_actions(accounts: Accounts, begun: DataFrame | None, number: str) -> 
             "unfinished": f"CASE WHEN {under_way(accounts.history.commits.invoke)} THEN 1 ELSE 0 END",
             "content": f"CASE WHEN {judged} THEN content END",
             "content_most": f"CASE WHEN {judged} THEN content END",
-            "trigger": number,
+            "trigger": number_of(accounts.names, "trigger"),
             "written": "timestamp",
             "newest_event": "newest_event",
         },
     )
 
 
-def _uses(accounts: Accounts, number: str) -> DataFrame:
-    used = accounts.actions.where("NOT redriven AND NOT failure").selectExpr(
-        "trigger", "slot", "explode(events) AS event"
-    )
+def used_twice(accounts: Accounts) -> DataFrame:
+    """Events (by a hash of them) that one trigger has used more than once: a quick look, for accounts in brief."""
+    used = _used(accounts).selectExpr("xxhash64(trigger, slot, event.partition, event.offset) AS event")
+    return used.repartition("event").groupBy("event").count().where("count > 1")
+
+
+def _used(accounts: Accounts) -> DataFrame:
+    actions = accounts.actions.where("NOT redriven AND NOT failure")
+    return actions.selectExpr("trigger", "slot", "explode(events) AS event")
+
+
+def _uses(accounts: Accounts) -> DataFrame:
     return entries(
-        used,
+        _used(accounts),
         str(USE),
         about={
             "trigger": "trigger",
@@ -322,11 +234,11 @@ def _uses(accounts: Accounts, number: str) -> DataFrame:
             "partition": "event.partition",
             "offset": "event.offset",
         },
-        columns={"found": "1", "trigger": number},
+        columns={"found": "1", "trigger": number_of(accounts.names, "trigger")},
     )
 
 
-def _notes(accounts: Accounts, number: str) -> DataFrame:
+def _notes(accounts: Accounts) -> DataFrame:
     counted = {column: f"CASE WHEN outcome = '{outcome}' THEN 1 ELSE 0 END" for column, outcome in OUTCOMES.items()}
     attempted = f"outcome NOT IN ('{OUTCOMES['taken']}', '{OUTCOMES['released']}')"
     return entries(
@@ -335,7 +247,7 @@ def _notes(accounts: Accounts, number: str) -> DataFrame:
         about={"action": "action"},
         columns={
             **counted,
-            "trigger": number,
+            "trigger": number_of(accounts.names, "trigger"),
             "mode": f"{number_of(MODES, 'mode')} - 1",
             "started": f"CASE WHEN {attempted} THEN started END",
             "ended": f"CASE WHEN {attempted} THEN ended END",
@@ -343,7 +255,7 @@ def _notes(accounts: Accounts, number: str) -> DataFrame:
     )
 
 
-def _letters(accounts: Accounts, number: str) -> DataFrame:
+def _letters(accounts: Accounts) -> DataFrame:
     """What the dead letters say of actions, and what of events."""
     events = inside(accounts.history.judged(EVENT), "partition", "offset")
     of_events = f"(reason IN {_OF_EVENTS} AND {events})"
@@ -365,12 +277,12 @@ def _letters(accounts: Accounts, number: str) -> DataFrame:
             "found": f"CASE WHEN {of_actions} THEN 0 ELSE 1 END",
             "letters": f"CASE WHEN {of_actions} AND reason = '{ACTION_FAILED}' THEN 1 ELSE 0 END",
             "paused": f"CASE WHEN {of_actions} AND reason = '{PAUSED}' THEN 1 ELSE 0 END",
-            "trigger": number,
+            "trigger": number_of(accounts.names, "trigger"),
         },
     )
 
 
-def _failures(accounts: Accounts, number: str) -> DataFrame:
+def _failures(accounts: Accounts) -> DataFrame:
     """An action that was given up, and the one that is due because of it."""
     due = [name for name, each in accounts.plan.triggers.items() if each.has_dlq_trigger]
     about = {"slot": "about"}
@@ -379,8 +291,10 @@ def _failures(accounts: Accounts, number: str) -> DataFrame:
         letters.selectExpr("action AS about", "trigger"),
         str(FAILURE),
         about=about,
-        columns={"expected": "1", "trigger": number},
+        columns={"expected": "1", "trigger": number_of(accounts.names, "trigger")},
     )
     actions = accounts.actions.where("failure AND NOT redriven").selectExpr("failed_action AS about", "trigger")
-    made = entries(actions, str(FAILURE), about=about, columns={"found": "1", "trigger": number})
+    made = entries(
+        actions, str(FAILURE), about=about, columns={"found": "1", "trigger": number_of(accounts.names, "trigger")}
+    )
     return given_up.unionByName(made)

@@ -2,7 +2,8 @@
 
 1. The events are matched again, and the trigger topic is joined again, by the sensor's own core, in parallel by trigger
    and key (`workers`). What comes out is what should be there.
-2. That, and what is there, is entered into one ledger (`accounts`, `entries`) and added up.
+2. That, and what is there, is entered into one ledger (`accounts`, `entries`) and added up: first in brief, which shows
+   whether anything is wrong. Only if so, all of it is done again in detail.
 3. What does not add up, and nothing else, is given to the checks of `sensors.audit`, which name it (`judgement`).
 4. What adds up is measured (`measures`).
 """
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 from sensors.spark.accounts import BLOCK, Accounts, keep_accounts
 from sensors.spark.entries import KINDS
 from sensors.spark.history import History
-from sensors.spark.judgement import judge
+from sensors.spark.judgement import acquit, judge
 from sensors.spark.measures import measure
 from sensors.spark.records import Range
 from sensors.spark.report import SHOWN, AuditReport
@@ -35,10 +36,8 @@ def audit(
     """`asked` is the time in question, `trigger` the one in question; None: all of them. `block`: see `accounts`."""
     accounts = keep_accounts(spark, history, deputy, trigger, block=block)
     try:
-        findings = judge(accounts)
-        if (
-            findings.violations and accounts.cut
-        ):  # where the sensor has not told the truth, cuts may hide what else is wrong
+        findings = acquit(accounts)
+        if findings is None:
             accounts.release()
             accounts = keep_accounts(spark, history, deputy, trigger, block=None)
             findings = judge(accounts)

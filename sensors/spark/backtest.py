@@ -15,21 +15,22 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sensors.explain import Ids
 from sensors.plan import SensorPlan
 from sensors.scenarios import Firing
 from sensors.spark.facts import trigger_facts
-from sensors.spark.joins import ARRIVAL, OUTCOME, rehearsing
-from sensors.spark.workers import ACTION, HELD, LETTER, MATCHED, TRIGGER, UNUSED, Deputy, matching
+from sensors.spark.joins import OUTCOME, Arrival, rehearsing
+from sensors.spark.packets import PACKET, packing, unpacking
+from sensors.spark.report import HOUR, SHOWN, Firings
+from sensors.spark.routing import clocked, time_of_readable
+from sensors.spark.workers import ACTION, HELD, LETTER, UNUSED, Deputy
 
-SHOWN = 1000
-"""So many firings are listed."""
-_HOUR = 3_600_000
-_ROOM = 4
-"""So many times as many places as usual, so that few partitions seldom meet in one."""
+_ROOM = 2
+ORDER = ("moment", "origin_partition", "origin_offset")
+"""Of arrivals, and of the firings that they complete."""
 
 
 class PastFiring(msgspec.Struct, frozen=True):
@@ -56,19 +57,11 @@ class TriggerTotals(msgspec.Struct, frozen=True):
     """By reason."""
 
 
-class Hour(msgspec.Struct, frozen=True):
-    """How often a trigger fired in one hour."""
-
-    start: int
-    trigger: str
-    fired: int
-
-
 class Totals(msgspec.Struct, frozen=True):
     """All of it in numbers."""
 
     triggers: list[TriggerTotals]
-    hours: list[Hour]
+    hours: list[Firings]
     dead_letters: dict[str, int]
     """Of events that no trigger could have used, by reason."""
 
@@ -76,23 +69,28 @@ class Totals(msgspec.Struct, frozen=True):
 class Backtest:
     """One sensor over one table of records. What it came to is computed once and kept until it is closed."""
 
-    def __init__(self, deputy: Deputy, arrivals: DataFrame, clocks: Mapping[int, int]) -> None:
+    def __init__(self, deputy: Deputy, outcomes: DataFrame) -> None:
         self.plan: SensorPlan = deputy.plan
-        slots = _met(deputy, arrivals).sortWithinPartitions("partition", "moment", "origin_partition", "origin_offset")
-        self.outcomes = slots.mapInArrow(rehearsing(deputy, clocks=clocks), OUTCOME).persist(
-            StorageLevel.MEMORY_AND_DISK
-        )
+        self.outcomes = outcomes.persist(StorageLevel.MEMORY_AND_DISK)
         """Rows of `OUTCOME`."""
 
     @classmethod
     def of_events(cls, deputy: Deputy, events: DataFrame, *, in_order: bool = False) -> Backtest:
-        """`events` are rows of `records.RECORD`; `in_order`: each partition in its own order and in one task."""
+        """`events` are rows of `records.RECORD`; `in_order`: each partition in its own order and in one task.
+
+        A moment never goes back within a partition, though a broker's clock may. The clock of a partition of the
+        trigger topic knows only the events that went there: who asks for the time gets whole partitions.
+        """
         plan = deputy.plan
         clocks: Mapping[int, int] = {}
         if _something_expires(plan):
             [row] = events.agg(F.max("timestamp").alias("last")).collect()
             clocks = dict.fromkeys(range(deputy.topology.trigger_partitions), row["last"] or 0)
-        return cls(deputy, _arrivals_of_events(deputy, events, in_order=in_order), clocks)
+        if not in_order:
+            events = events.repartition(_places(events), "partition").sortWithinPartitions("partition", "offset")
+        packets = events.mapInArrow(packing(deputy, by_slot=not _asks_for_time(plan)), PACKET)
+        met = packets.repartition(_places(events), "place").sortWithinPartitions("place", *ORDER)
+        return cls(deputy, met.mapInArrow(unpacking(deputy, clocks=clocks), OUTCOME))
 
     @classmethod
     def of_triggers(cls, deputy: Deputy, records: DataFrame) -> Backtest:
@@ -100,9 +98,11 @@ class Backtest:
         facts = trigger_facts(records)
         clocks: Mapping[int, int] = {}
         if _something_expires(deputy.plan):
-            rows = facts.groupBy("partition").agg(F.max(_time_of_readable()).alias("last")).collect()
+            rows = facts.groupBy("partition").agg(F.max(time_of_readable()).alias("last")).collect()
             clocks = {row["partition"]: row["last"] or 0 for row in rows}
-        return cls(deputy, _arrivals_of_triggers(facts), clocks)
+        arrivals = _arrivals_of_triggers(facts)
+        met = arrivals.repartition(_places(records), "key").sortWithinPartitions("partition", *ORDER)
+        return cls(deputy, met.mapInArrow(rehearsing(deputy, clocks=clocks), OUTCOME))
 
     def close(self) -> None:
         self.outcomes.unpersist()
@@ -113,12 +113,13 @@ class Backtest:
         return self.outcomes.where(F.col("kind") == ACTION)
 
     def totals(self) -> Totals:
-        rows = self.outcomes.groupBy("kind", "trigger", "reason").count().collect()
-        start = F.floor(F.col("timestamp") / _HOUR) * _HOUR
-        hours = self.firings.groupBy(start.alias("start"), "trigger").count().orderBy("start", "trigger").collect()
+        start = F.when(F.col("kind") == ACTION, F.floor(F.col("timestamp") / HOUR) * HOUR).alias("start")
         counts: defaultdict[tuple[str, str | None], Counter[str]] = defaultdict(Counter)
-        for row in rows:
+        hours: Counter[tuple[int, str]] = Counter()
+        for row in self.outcomes.groupBy("kind", "trigger", "reason", start).count().collect():
             counts[row["kind"], row["trigger"]][row["reason"] or ""] += row["count"]
+            if row["kind"] == ACTION:
+                hours[row["start"], row["trigger"]] += row["count"]
         strangers = {name for kind, name in counts if name is not None} - self.plan.triggers.keys()
         return Totals(
             [
@@ -131,7 +132,7 @@ class Backtest:
                 )
                 for name in [*self.plan.triggers, *sorted(strangers)]
             ],
-            [Hour(row["start"], row["trigger"], row["count"]) for row in hours],
+            [Firings(start, trigger, fired) for (start, trigger), fired in sorted(hours.items())],
             _by_name(counts[LETTER, None]),
         )
 
@@ -150,7 +151,7 @@ class Backtest:
         """An event is offered to the triggers in the order of the manifest."""
         names = F.array(*map(F.lit, self.plan.triggers))
         number = F.array_position(names, F.col("trigger"))
-        return [*map(F.col, ("moment", "origin_partition", "origin_offset")), number, F.col("slot")]
+        return [*map(F.col, ORDER), number, F.col("slot")]
 
 
 ids_in = msgspec.json.Decoder(Ids).decode
@@ -160,66 +161,11 @@ ids_in = msgspec.json.Decoder(Ids).decode
 # --- arrivals ---------------------------------------------------------------------------------------------------------
 
 
-def _arrivals_of_events(deputy: Deputy, events: DataFrame, *, in_order: bool) -> DataFrame:
-    """What the sensor would have had in its trigger topic, and what it had no need for that of.
-
-    A moment never goes back within a partition, though a broker's clock may. The clock of a partition of the trigger
-    topic knows only the events that went there.
-    """
-    arrivals = events.mapInArrow(matching(deputy, payload=True), MATCHED)
-    if not in_order:
-        as_appended = Window.partitionBy("source_partition").orderBy("source_offset")
-        arrivals = arrivals.withColumn("moment", F.max("source_timestamp").over(as_appended))
-    to_join = F.col("kind") == TRIGGER
-    place = (F.crc32("key") % deputy.topology.trigger_partitions).cast("int")
-    arrivals = arrivals.withColumns(
-        {
-            "partition": F.when(to_join, place).otherwise(F.col("source_partition")),
-            "origin_partition": F.col("source_partition"),
-            "origin_offset": F.col("source_offset"),
-            "flush": F.lit(None).cast("binary"),
-            "clock": F.lit(0).cast("bigint"),
-        }
-    )
-    if _asks_for_time(deputy.plan) and not _enough_partitions(deputy, arrivals):
-        as_joined = Window.partitionBy("partition").orderBy("moment", "source_partition", "source_offset")
-        clock = F.max(F.when(to_join, F.col("source_timestamp"))).over(as_joined)
-        arrivals = arrivals.withColumn("clock", F.coalesce(clock, F.lit(0)))
-    return _columns(arrivals)
-
-
 def _arrivals_of_triggers(facts: DataFrame) -> DataFrame:
-    as_written = Window.partitionBy("partition").orderBy("offset")
-    nothing = F.lit(None).cast("string")
-    return _columns(
-        facts.withColumn("clock", F.coalesce(F.max(_time_of_readable()).over(as_written), F.lit(0)))
-        .withColumn("moment", F.col("clock"))
-        .withColumn("origin_partition", F.col("partition"))
-        .withColumn("origin_offset", F.col("offset"))
-        .withColumn("kind", F.lit(TRIGGER))
-        .withColumns(dict.fromkeys(("action", "reason", "events"), nothing))
+    arrivals = clocked(facts).withColumns(
+        {"moment": F.col("clock"), "origin_partition": F.col("partition"), "origin_offset": F.col("offset")}
     )
-
-
-def _time_of_readable() -> Column:
-    """A record without an event is a dead letter, and moves no clock."""
-    return F.when(F.col("value").isNotNull(), F.col("source_timestamp"))
-
-
-def _columns(arrivals: DataFrame) -> DataFrame:
-    return arrivals.select(*(column.split()[0] for column in ARRIVAL.split(",")))
-
-
-def _met(deputy: Deputy, arrivals: DataFrame) -> DataFrame:
-    """All that may be joined meets; all else spreads.
-
-    A sensor that asks for the time gets whole partitions where there are enough of them: their clock comes by itself.
-    """
-    anywhere = F.col("origin_offset").cast("string").cast("binary")
-    whole = _asks_for_time(deputy.plan) and _enough_partitions(deputy, arrivals)
-    together = F.col("partition").cast("string").cast("binary") if whole else F.col("key")
-    place = F.when(F.col("kind") == TRIGGER, together).otherwise(anywhere)
-    return arrivals.repartition(_spread(arrivals) * (_ROOM if whole else 1), place)
+    return arrivals.select(*Arrival._fields)
 
 
 def _asks_for_time(plan: SensorPlan) -> bool:
@@ -227,12 +173,9 @@ def _asks_for_time(plan: SensorPlan) -> bool:
     return any(trigger.rules is not None for trigger in plan.triggers.values())
 
 
-def _enough_partitions(deputy: Deputy, arrivals: DataFrame) -> bool:
-    return deputy.topology.trigger_partitions >= arrivals.sparkSession.sparkContext.defaultParallelism
-
-
-def _spread(arrivals: DataFrame) -> int:
-    return int(arrivals.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+def _places(table: DataFrame) -> int:
+    """So many that few partitions seldom meet in one."""
+    return _ROOM * int(table.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _something_expires(plan: SensorPlan) -> bool:

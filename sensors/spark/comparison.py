@@ -7,7 +7,8 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from sensors.explain import Ids
-from sensors.spark.backtest import SHOWN, Backtest, PastFiring, ids_in
+from sensors.spark.backtest import ORDER, Backtest, PastFiring, ids_in
+from sensors.spark.report import SHOWN
 
 SAME, ADDED, REMOVED, CHANGED = "same", "added", "removed", "changed"
 
@@ -63,7 +64,6 @@ def compare(old: Backtest, new: Backtest) -> Comparison:
 
 
 _WHAT = (SAME, ADDED, REMOVED, CHANGED)
-_MOMENT = ("moment", "origin_partition", "origin_offset")
 
 
 def _identified(firings: DataFrame) -> DataFrame:
@@ -74,7 +74,7 @@ def _identified(firings: DataFrame) -> DataFrame:
         "trigger",
         "slot",
         F.array_sort(F.array_distinct(places)).cast("string").alias("identity"),
-        F.struct("timestamp", "action", "events", "content", *_MOMENT).alias("it"),
+        F.struct("timestamp", "action", "events", "content", *ORDER).alias("it"),
     )
 
 
@@ -126,7 +126,7 @@ def _counted(pairs: DataFrame) -> list[Row]:
 
 def _listed(pairs: DataFrame, what: str) -> list[Row]:
     side = "old" if what == REMOVED else "new"
-    order = [f"{side}.{column}" for column in _MOMENT]
+    order = [f"{side}.{column}" for column in ORDER]
     return pairs.where(F.col("what") == what).orderBy(*order, "trigger", "slot").limit(SHOWN).collect()
 
 

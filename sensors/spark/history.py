@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from eventbus.bus import Bus
 from eventbus.clock import SystemClock
-from eventbus.formats import OriginKey, decode_state_key, origin
 from eventbus.metadata import InvokeCommit, JoinCommit, Owner, decode_invoke, decode_join, decode_match
 from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Record
+from eventbus.stateformats import OriginKey, decode_state_key, origin
 from sensors.inspection import stable_commits
 from sensors.spark.archive import Archive, RawCommits
 from sensors.spark.records import Missing, Range, Slice, await_markers, comes_in_order, from_kafka, read_topic, slice_of

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from eventbus.errors import FormatError
-from eventbus.formats import FLUSH_HEADER, TRIGGER_HEADER, action_fact, dead_letter, header, trigger_fact
+from eventbus.formats import FLUSH_HEADER, TRIGGER_HEADER, ActionFact, action_fact, dead_letter, header, trigger_fact
 from eventbus.hashing import trigger_and_key
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
+from sensors.explain import ids_in
+from sensors.plan import SensorPlan
 from sensors.rehearsal import Rehearsal
 from sensors.spark.workers import (
     ACTION,
     HELD,
     LETTER,
-    MATCHED,
     READ,
     REPLICA,
     TRIGGER,
@@ -31,10 +31,10 @@ from sensors.spark.workers import (
     Deputy,
     Rows,
     Worker,
-    arrow_schema,
     as_record,
+    begin,
+    content_of,
     encoded,
-    events_of,
     id_in,
 )
 
@@ -54,7 +54,10 @@ TRIGGER_ROW = (
 )
 """What `joining` wants to know of a record of the trigger topic."""
 
-ARRIVAL = f"{MATCHED}, flush binary, partition int, clock bigint, origin_partition int, origin_offset bigint"
+ARRIVAL = (
+    "moment bigint, origin_partition int, origin_offset bigint, partition int, key binary, fact binary, value binary, "
+    "flush binary, clock bigint"
+)
 """What match has made, or has made once, on its way to the join.
 
 `partition` is that of the trigger topic and `clock` its clock. By `moment`, `origin_partition` and `origin_offset` all
@@ -76,7 +79,7 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
     """
 
     def work(batches: Batches) -> Batches:
-        rehearsals = _Rehearsals(deputy, clocks, payload=payload)
+        rehearsals = Rehearsals(deputy, clocks, payload=payload)
         for batch in batches:
             rows = Rows(JOINED)
             for row in _trigger_rows(rehearsals.topic, batch):
@@ -95,27 +98,14 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
 
 
 def rehearsing(deputy: Deputy, *, clocks: Mapping[int, int]) -> Worker:
-    """Rows of `ARRIVAL` → rows of `OUTCOME`. What needs no join passes through.
-
-    All that concerns a slot comes to one worker, by `partition` and in order.
-    """
+    """Rows of `ARRIVAL` → rows of `OUTCOME`. All that concerns a slot comes to one worker, by `partition`, in order."""
 
     def work(batches: Batches) -> Batches:
-        rehearsals = _Rehearsals(deputy, clocks, payload=True)
-        numbers = count()
+        rehearsals = Rehearsals(deputy, clocks, payload=True)
         for batch in batches:
-            to_join = pc.equal(batch.column("kind"), TRIGGER)
-            yield _passed_through(batch.filter(pc.invert(to_join)))
-            rows = Rows(OUTCOME)
-            for arrival in _arrivals(batch.filter(to_join)):
-                rows.about = arrival.moment, arrival.origin_partition, arrival.origin_offset
-                rehearsals.evaluate(arrival.record(rehearsals.topic, next(numbers)), 0, arrival.clock, rows)
-            rows.about = _NOBODY
-            rehearsals.rest(rows)
-            yield rows.batch()
-        rows = Rows(OUTCOME, about=_NOBODY)
-        rehearsals.end(rows)
-        yield rows.batch()
+            columns = (column.to_pylist() for column in batch.columns)
+            yield rehearsals.outcomes(map(Arrival._make, zip(*columns, strict=True)))
+        yield rehearsals.last_outcomes()
 
     return work
 
@@ -128,11 +118,11 @@ class _TriggerRow(msgspec.Struct):
     redriven: bool
 
 
-class _Rehearsals:
+class Rehearsals:
     """One after the other: the rows of a worker are sorted."""
 
     def __init__(self, deputy: Deputy, clocks: Mapping[int, int], *, payload: bool) -> None:
-        self._plan = deputy.plan
+        self._plan = begin(deputy)
         self._topology = deputy.topology
         self._clocks = clocks
         self._payload = payload
@@ -140,6 +130,23 @@ class _Rehearsals:
         self._action_topic, self._letter_topic = self._plan.name.topic(Kind.ACTION), self._plan.name.topic(Kind.DLQ)
         self._place: tuple[int, int] = (-1, -1)
         self._rehearsal: Rehearsal | None = None
+        self._numbers = count()
+
+    def outcomes(self, arrivals: Iterable[Arrival]) -> pa.RecordBatch:
+        """What these cause, as rows of `OUTCOME`."""
+        rows = Rows(OUTCOME)
+        for arrival in arrivals:
+            rows.about = arrival.moment, arrival.origin_partition, arrival.origin_offset
+            self.evaluate(arrival.record(self.topic, next(self._numbers)), 0, arrival.clock, rows)
+        rows.about = _NOBODY
+        self.rest(rows)
+        return rows.batch()
+
+    def last_outcomes(self) -> pa.RecordBatch:
+        """What is still to be said when all have arrived."""
+        rows = Rows(OUTCOME, about=_NOBODY)
+        self.end(rows)
+        return rows.batch()
 
     def evaluate(self, record: Record, chunk: int, clock: int, rows: Rows) -> None:
         """What a record causes."""
@@ -188,9 +195,13 @@ class _Rehearsals:
 
     def _note(self, output: Output, record: Record, rows: Rows) -> None:
         if output.topic == self._action_topic:
-            trigger, key = trigger_and_key(output.key or b"")
-            about = trigger, key, id_in(output), None, None, None, record.partition, record.offset
-            rows.add(ACTION, *about, *self._told_of(output))
+            at = None, None, None, record.partition, record.offset
+            if self._payload:
+                fact = action_fact(as_record(output))
+                rows.add(ACTION, fact.trigger, fact.key, fact.id, *at, *told_of(self._plan, fact, output))
+            else:
+                about = *trigger_and_key(output.key or b""), id_in(output)
+                rows.add(ACTION, *about, *at, None, None, content_of(output), None)
         elif output.topic == self._letter_topic:
             made = as_record(output)
             letter = dead_letter(made)
@@ -201,71 +212,39 @@ class _Rehearsals:
             place = source.partition, source.offset, record.partition, letter.offset, letter.timestamp
             rows.add(LETTER, held.trigger, held.key, None, letter.reason, *place, encoded([source]), None, None)
 
-    def _told_of(self, action: Output) -> tuple[object, ...]:
-        """The last columns of `JOINED`, as far as they are asked for."""
-        content = crc32(action.value or b"")
-        if not self._payload:
-            return None, None, content, None
-        made = as_record(action)
-        sources = [event.source for event in action_fact(made).events]
-        newest = max(source.timestamp for source in sources)
-        return newest, encoded(sources), content, events_of(self._plan, made)
+
+def told_of(plan: SensorPlan, fact: ActionFact, action: Output) -> tuple[object, ...]:
+    """The last columns of `JOINED`."""
+    sources = [event.source for event in fact.events]
+    newest = max(source.timestamp for source in sources)
+    return newest, encoded(sources), content_of(action), encoded(ids_in(plan, fact, action.value or b""))
 
 
 def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:
-    names = (
-        "partition",
-        "offset",
-        "timestamp",
-        "key",
-        "value",
-        "fact",
-        "flush",
-        "chunk",
-        "clock",
-        "judged",
-        "redriven",
-    )
-    columns = (batch.column(name).to_pylist() for name in names)
+    columns = (batch.column(name).to_pylist() for name in TRIGGER_ROW)
     for partition, offset, timestamp, key, value, fact, flush, *rest in zip(*columns, strict=True):
         yield _TriggerRow(Record(topic, partition, offset, timestamp, key, value, _headers(fact, flush)), *rest)
 
 
-class _Arrival(NamedTuple):
-    """A row of `ARRIVAL`, as far as the join is concerned."""
+class Arrival(NamedTuple):
+    """A row of `ARRIVAL`."""
 
-    key: bytes | None
-    fact: bytes | None
-    value: bytes | None
-    flush: bytes | None
-    partition: int
-    clock: int
     moment: int
     origin_partition: int
     origin_offset: int
+    partition: int
+    key: bytes | None
+    fact: bytes | None
+    value: bytes | None
+    flush: bytes | None = None
+    clock: int = 0
 
     def record(self, topic: str, offset: int) -> Record:
         headers = _headers(self.fact, self.flush)
         return Record(topic, self.partition, offset, self.moment, self.key, self.value, headers)
 
 
-def _passed_through(arrivals: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `ARRIVAL` that need no join, as rows of `OUTCOME`: column by column."""
-    source = {name: arrivals.column(f"source_{name}") for name in ("partition", "offset", "timestamp")}
-    texts = (column.cast(pa.string()) for column in source.values())
-    listed = pc.binary_join_element_wise(*texts, ",")
-    known = {name: arrivals.column(name) for name in arrivals.schema.names}
-    known |= source | {"sources": pc.binary_join_element_wise("[[", listed, "]]", "")}
-    schema = arrow_schema(OUTCOME)
-    return pa.RecordBatch.from_arrays([known[name] for name in schema.names], schema=schema)
-
-
 def _headers(fact: bytes | None, flush: bytes | None) -> list[tuple[str, bytes | None]]:
     """Of a record of the trigger topic."""
     found = [(FLUSH_HEADER, flush)] if fact is None and flush is not None else [(TRIGGER_HEADER, fact)]
     return [pair for pair in found if pair[1] is not None]
-
-
-def _arrivals(batch: pa.RecordBatch) -> Iterator[_Arrival]:
-    columns = (batch.column(name).to_pylist() for name in _Arrival._fields)
-    return map(_Arrival._make, zip(*columns, strict=True))

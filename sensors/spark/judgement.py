@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from eventbus.formats import Invocation, Source, action_fact, invocation, trigger_fact
+from eventbus.formats import Invocation, Source, action_fact, trigger_fact
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record
 from sensors.audit.actions import Letters, check_letters, check_sequence, check_trigger_records, check_uses
@@ -21,8 +21,8 @@ from sensors.audit.dlqactions import check_dlq_actions
 from sensors.audit.expectations import Expectations, Expected, Match
 from sensors.audit.invocations import check_invocations, recorded_calls
 from sensors.audit.violations import Breach, Violation, event_places, place, place_of
-from sensors.deadletters import INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED, UNPRODUCIBLE
-from sensors.spark.accounts import Accounts, judged_actions
+from sensors.deadletters import INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED
+from sensors.spark.accounts import Accounts, judged_actions, used_twice
 from sensors.spark.entries import (
     FAILURE,
     GIVEN_UP,
@@ -36,19 +36,11 @@ from sensors.spark.entries import (
     USE,
     identity,
 )
-from sensors.spark.history import as_python
+from sensors.spark.leftovers import Leftovers
 from sensors.spark.report import SHOWN, Notice
 from sensors.spark.workers import ACTION, LETTER, TRIGGER
 
 _sources = msgspec.json.Decoder(tuple[Source, ...]).decode
-_WORKED_OUT = {
-    "action": "action",
-    "trigger": "trigger",
-    "slot": "slot",
-    "partition": "source_partition",
-    "offset": "source_offset",
-    "reason": "reason",
-}
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -60,19 +52,47 @@ class Findings(msgspec.Struct, frozen=True):
     repeated: list[Notice]
 
 
+def acquit(accounts: Accounts) -> Findings | None:
+    """Of accounts in brief: what a sensor's modes excuse, if there is nothing else to say against it.
+
+    None: there is, and it takes accounts in detail to name it.
+    """
+    sums = Counter[tuple[int, str]]()
+    for row in accounts.brief:
+        sums.update({(row["kind"], half): row[half] for half in ("high", "low")})
+    counts = _counts(accounts, [_MISTREATED, _UNMATCHED, _GIVEN_UP, _REPEATED])
+    if (
+        any(sums[KINDS[kind], half] % 2**64 for kind in (TRIGGER, ACTION, LETTER) for half in ("high", "low"))
+        or counts[_MISTREATED]
+        or counts[_UNMATCHED]
+        or not used_twice(accounts).isEmpty()
+        or not _disorder(accounts).isEmpty()
+    ):
+        return None
+    return _excused(Leftovers(accounts), counts)
+
+
 def judge(accounts: Accounts) -> Findings:
-    """Look at everything that does not add up, and at what stands in the wrong order."""
-    leftovers = _Leftovers(accounts)
-    findings = Findings([], Counter(), [], [])
-    conditions = [*_CHECKS, _GIVEN_UP, _REPEATED]
-    tallies = accounts.totals.agg(*(F.expr(f"count_if({condition})") for condition in conditions)).collect()[0]
-    counts = dict(zip(conditions, tallies, strict=True))
+    """Of accounts in detail: look at everything that does not add up, and at what stands in the wrong order."""
+    leftovers = Leftovers(accounts)
+    counts = _counts(accounts, [*_CHECKS, _GIVEN_UP, _REPEATED])
+    findings = _excused(leftovers, counts)
     for condition, check in _CHECKS.items():
         if counts[condition]:
             _note(findings, counts[condition], check(leftovers, leftovers.suspects(condition)))
     disordered = _disorder(accounts)
     if count := disordered.count():
         _note(findings, count, _order(leftovers, disordered.limit(SHOWN)))
+    return findings
+
+
+def _counts(accounts: Accounts, conditions: Sequence[str]) -> dict[str, int]:
+    [row] = accounts.totals.agg(*(F.expr(f"count_if({condition})") for condition in conditions)).collect()
+    return dict(zip(conditions, row, strict=True))
+
+
+def _excused(leftovers: Leftovers, counts: Mapping[str, int]) -> Findings:
+    findings = Findings([], Counter(), [], [])
     if counts[_GIVEN_UP]:
         findings.given_up.extend(leftovers.notices(_GIVEN_UP, "was taken, and nobody knows whether it was done"))
     if counts[_REPEATED]:
@@ -90,79 +110,10 @@ def _note(findings: Findings, count: int, violations: Iterable[Violation]) -> No
     findings.violations.extend(found)
 
 
-class _Leftovers:
-    """Finds the records that are behind what does not add up."""
-
-    def __init__(self, accounts: Accounts) -> None:
-        self.accounts = accounts
-        self.plan = accounts.plan
-        self.name = accounts.plan.name
-        self.event_topic = accounts.plan.name.event_topic
-
-    def suspects(self, condition: str) -> DataFrame:
-        """Some of them: enough to see what is wrong."""
-        return self.accounts.totals.where(condition).select("id_high", "id_low").limit(SHOWN)
-
-    def behind(self, rows: DataFrame, kind: int, about: Mapping[str, str], suspects: DataFrame) -> DataFrame:
-        """Of these rows, those that the suspects are about."""
-        identified = rows.selectExpr("*", *identity(str(kind), about))
-        return identified.join(F.broadcast(suspects), ["id_high", "id_low"], "left_semi")
-
-    def events(self, rows: DataFrame, kind: str, suspects: DataFrame) -> list[Row]:
-        """Of what match and join have worked out."""
-        return self.behind(rows.where(F.col("kind") == kind), KINDS[kind], _WORKED_OUT, suspects).collect()
-
-    def actions(self, suspects: DataFrame, condition: str = "true") -> list[Record]:
-        about = {"action": "action"}
-        rows = self.behind(self.accounts.actions.where(condition), KINDS[ACTION], about, suspects)
-        return self.records(Kind.ACTION, rows.select("partition", "offset"))
-
-    def records(self, kind: Kind, places: DataFrame) -> list[Record]:
-        """The records themselves, in the order of their log."""
-        rows = self.accounts.history.tables[kind].join(F.broadcast(places), ["partition", "offset"], "left_semi")
-        found = as_python(self.name.topic(kind), rows.collect())
-        return sorted(found, key=lambda record: (record.partition, record.offset))
-
-    def notes(self, suspects: DataFrame) -> list[tuple[Record, Invocation]]:
-        rows = self.behind(self.accounts.invocations, KINDS[ACTION], {"action": "action"}, suspects)
-        places = rows.selectExpr("note_partition AS partition", "note_offset AS offset")
-        return [(record, invocation(record)) for record in self.records(Kind.INVOCATION, places)]
-
-    def letters(self, condition: str) -> list[Record]:
-        places = self.accounts.letters.where(condition).limit(SHOWN)
-        return self.records(Kind.DLQ, places.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
-
-    def letters_about(self, suspects: DataFrame) -> list[Record]:
-        rows = self.behind(self.accounts.letters, KINDS[ACTION], {"action": "action"}, suspects)
-        return self.records(Kind.DLQ, rows.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
-
-    def refused(self) -> Letters:
-        """What the log would not take is not there, and that is in order."""
-        return Letters.of(self.letters(f"reason = '{UNPRODUCIBLE}'"))
-
-    def notices(self, condition: str, what: str) -> list[Notice]:
-        suspects = self.suspects(condition)
-        places = {action_fact(record).id: place_of(record) for record in self.actions(suspects)}
-        notes: defaultdict[str, list[Invocation]] = defaultdict(list)
-        for _, note in self.notes(suspects):
-            notes[note.action].append(note)
-        return [
-            Notice(
-                trigger=each[-1].trigger,
-                action=action,
-                place=places.get(action, ""),
-                replicas=tuple(note.replica for note in each),
-                times=tuple(note.ended for note in each),
-                what=what,
-            )
-            for action, each in sorted(notes.items(), key=lambda item: item[1][0].ended)
-        ]
-
-
 # --- the checks -------------------------------------------------------------------------------------------------------
 
 
-def _trigger_records(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+def _trigger_records(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     expected = Expectations()
     for row in left.events(left.accounts.matched, TRIGGER, suspects):
         match = _match(row)
@@ -180,7 +131,7 @@ def _trigger_records(left: _Leftovers, suspects: DataFrame) -> Iterator[Violatio
             yield _forged(record, "I1", fact.trigger, fact.replica, event_places(left.event_topic, [fact.source]))
 
 
-def _sequence(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+def _sequence(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     expected = Expectations()
     for row in left.events(left.accounts.matched, ACTION, suspects):
         source = Source(row["source_partition"], row["source_offset"], row["source_timestamp"])
@@ -202,14 +153,14 @@ def _sequence(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
             yield _forged(record, "I1", fact.trigger, fact.replica, events)
 
 
-def _uses(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+def _uses(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     used = left.accounts.actions.where("NOT redriven AND NOT failure").selectExpr("*", "explode(events) AS event")
     about = {"trigger": "trigger", "slot": "slot", "partition": "event.partition", "offset": "event.offset"}
     rows = left.behind(used, USE, about, suspects)
     yield from check_uses(left.event_topic, left.records(Kind.ACTION, rows.select("partition", "offset").distinct()))
 
 
-def _dead_letters(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+def _dead_letters(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     expected = Expectations()
     for row in left.events(left.accounts.matched, LETTER, suspects):
         where = place(left.event_topic, row["source_partition"], row["source_offset"])
@@ -232,7 +183,7 @@ def _dead_letters(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     yield from check_letters(expected, left.event_topic, Letters.of(left.records(Kind.DLQ, places)))
 
 
-def _dlq_actions(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+def _dlq_actions(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     made = left.accounts.actions.where("failure AND NOT redriven")
     actions = left.behind(made, FAILURE, {"slot": "failed_action"}, suspects).select("partition", "offset")
     letters = left.behind(left.accounts.letters, FAILURE, {"slot": "action"}, suspects)
@@ -245,7 +196,7 @@ def _dlq_actions(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     )
 
 
-def _invocations(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+def _invocations(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     """Record by record: an action that was driven back from the dead letters has several."""
     records = left.actions(suspects)
     notes: defaultdict[str, list[Invocation]] = defaultdict(list)
@@ -266,13 +217,13 @@ def _invocations(left: _Leftovers, suspects: DataFrame) -> Iterator[Violation]:
 
 
 def _judged(
-    left: _Leftovers, actions: Sequence[Record], notes: Sequence[Invocation], buried: set[str]
+    left: Leftovers, actions: Sequence[Record], notes: Sequence[Invocation], buried: set[str]
 ) -> list[Violation]:
     calls = recorded_calls(notes)
     return check_invocations(left.event_topic, actions, notes, buried=buried, calls=calls, mishaps=None).violations
 
 
-def _order(left: _Leftovers, disorder: DataFrame) -> Iterator[Violation]:
+def _order(left: Leftovers, disorder: DataFrame) -> Iterator[Violation]:
     """Pairs of neighbours that stand in the wrong order."""
     rows = disorder.collect()
     offsets = {(row["partition"], offset) for row in rows for offset in (row["offset"], row["before_offset"])}
@@ -288,29 +239,32 @@ def _order(left: _Leftovers, disorder: DataFrame) -> Iterator[Violation]:
 
 
 def _disorder(accounts: Accounts) -> DataFrame:
-    """Actions of one trigger and key that stand behind one that was due later."""
-    lane = Window.partitionBy("partition", "key", "origin_partition", "direct").orderBy("offset")
+    """Actions of one trigger and key that stand behind one that was due later. (Sorted by a hash: keys are long.)"""
     actions = accounts.actions.where("NOT redriven AND NOT failure").selectExpr(
-        "partition", "offset", "key", "origin_partition", "origin_offset", "joined_offset IS NULL AS direct"
+        "xxhash64(partition, key, origin_partition, joined_offset IS NULL) AS lane",
+        *("partition", "offset", "origin_offset"),
     )
+    in_log = Window.partitionBy("lane").orderBy("offset")
     before = actions.select(
         "*",
-        F.lag("origin_offset").over(lane).alias("before_origin"),
-        F.lag("offset").over(lane).alias("before_offset"),
+        F.lag("origin_offset").over(in_log).alias("before_origin"),
+        F.lag("offset").over(in_log).alias("before_offset"),
     )
     return before.where("before_origin > origin_offset")
 
 
 _GIVEN_UP = f"kind = {KINDS[ACTION]} AND {SETTLED} AND {GIVEN_UP}"
 _REPEATED = f"kind = {KINDS[ACTION]} AND {SETTLED} AND {REPEATED}"
-_Check = Callable[[_Leftovers, DataFrame], Iterable[Violation]]
+_MISTREATED = f"kind = {KINDS[ACTION]} AND ({MISTREATED})"
+_UNMATCHED = f"kind = {FAILURE} AND ({UNMATCHED})"
+_Check = Callable[[Leftovers, DataFrame], Iterable[Violation]]
 _CHECKS: Mapping[str, _Check] = {
     f"kind = {KINDS[TRIGGER]} AND ({UNBALANCED})": _trigger_records,
     f"kind = {KINDS[ACTION]} AND ({UNBALANCED})": _sequence,
     f"kind = {USE} AND found > 1": _uses,
     f"kind = {KINDS[LETTER]} AND ({MISCOUNTED})": _dead_letters,
-    f"kind = {FAILURE} AND ({UNMATCHED})": _dlq_actions,
-    f"kind = {KINDS[ACTION]} AND ({MISTREATED})": _invocations,
+    _UNMATCHED: _dlq_actions,
+    _MISTREATED: _invocations,
 }
 
 
@@ -322,7 +276,7 @@ def _match(row: Row) -> Match:
     return Match(row["trigger"], Source(row["source_partition"], row["source_offset"], timestamp), row["slot"] or "")
 
 
-def _expected(left: _Leftovers, row: Row, sources: Sequence[Source], stage: Stage) -> Expected:
+def _expected(left: Leftovers, row: Row, sources: Sequence[Source], stage: Stage) -> Expected:
     joined = stage is Stage.JOIN
     at = (row["partition"], row["offset"]) if joined else (row["source_partition"], row["source_offset"])
     return Expected(
@@ -337,7 +291,7 @@ def _expected(left: _Leftovers, row: Row, sources: Sequence[Source], stage: Stag
     )
 
 
-def _expected_of(left: _Leftovers, record: Record) -> Expected:
+def _expected_of(left: Leftovers, record: Record) -> Expected:
     """An action that is there, as one that should be."""
     fact = action_fact(record)
     sources = tuple(event.source for event in fact.events)
@@ -355,7 +309,7 @@ def _expected_of(left: _Leftovers, record: Record) -> Expected:
     )
 
 
-def _who_went_on(left: _Leftovers, lost: Sequence[Expected], suspects: DataFrame) -> list[Record]:
+def _who_went_on(left: Leftovers, lost: Sequence[Expected], suspects: DataFrame) -> list[Record]:
     """For each action that is lost, the next one from the same partition of the same input that is as it should be."""
     if not lost:
         return []
@@ -374,7 +328,7 @@ def _who_went_on(left: _Leftovers, lost: Sequence[Expected], suspects: DataFrame
     return left.records(Kind.ACTION, nearest.select("next.partition", "next.offset").distinct())
 
 
-def _places(left: _Leftovers, rows: Sequence[Row]) -> DataFrame:
+def _places(left: Leftovers, rows: Sequence[Row]) -> DataFrame:
     spark = left.accounts.totals.sparkSession
     return spark.createDataFrame([(row["partition"], row["offset"]) for row in rows], "partition int, offset bigint")
 

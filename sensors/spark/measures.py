@@ -16,7 +16,7 @@ from eventbus.hashing import slot_key, trigger_and_key
 from eventbus.names import Kind
 from sensors.spark.accounts import REASONS, Accounts
 from sensors.spark.entries import GIVEN_UP, KINDS, MODES, REPEATED, SETTLED
-from sensors.spark.report import FIRING, INVOKING, WAITING, Bucket, HotKey, Hour, Latency, TriggerReport
+from sensors.spark.report import FIRING, HOUR, INVOKING, WAITING, Bucket, HotKey, Hour, Latency, TriggerReport
 from sensors.spark.workers import ACTION, EVENTS, HELD, READ, TRIGGERS, UNUSED
 
 _STAGES = {
@@ -24,7 +24,6 @@ _STAGES = {
     WAITING: "greatest(started - written, 0)",
     INVOKING: "greatest(ended - started, 0)",
 }
-_HOUR = 3_600_000
 _HOT = 10
 _TRIED = "(succeeded + failed + dead + lost)"
 _KNOWN = f"(kind = {KINDS[ACTION]} AND records > 0 AND trigger > 0)"
@@ -90,22 +89,20 @@ class _Told:
     """What the workers have counted: records that they read, and events that are held or were let go."""
 
     def __init__(self, accounts: Accounts) -> None:
-        rows = accounts.totals.where(F.col("kind").isin(KINDS[READ], KINDS[HELD], KINDS[UNUSED]))
-        counts = F.sum("found").alias("count"), F.min("written").alias("first"), F.max("newest_event").alias("last")
-        self._rows = rows.groupBy("kind", "trigger", "reason").agg(*counts).collect()
+        self._rows = accounts.brief
 
     def read(self, where: str) -> int:
-        return sum(row["count"] for row in self._of(READ) if _reason(row) == where)
+        return sum(row["found"] for row in self._of(READ) if _reason(row) == where)
 
     def times(self) -> tuple[int | None, int | None]:
         """When the first and the last event came."""
         return next(((row["first"], row["last"]) for row in self._of(READ) if _reason(row) == EVENTS), (None, None))
 
     def held(self, trigger: int) -> int:
-        return sum(row["count"] for row in self._of(HELD) if row["trigger"] == trigger)
+        return sum(row["found"] for row in self._of(HELD) if row["trigger"] == trigger)
 
     def unused(self, trigger: int) -> dict[str, int]:
-        return {_reason(row): row["count"] for row in self._of(UNUSED) if row["trigger"] == trigger}
+        return {_reason(row): row["found"] for row in self._of(UNUSED) if row["trigger"] == trigger}
 
     def _of(self, kind: str) -> Iterator[Row]:
         return (row for row in self._rows if row["kind"] == KINDS[kind])
@@ -117,7 +114,7 @@ def _reason(row: Row) -> str:
 
 def _lives(accounts: Accounts) -> list[Row]:
     """What became of the actions, by trigger and hour."""
-    hour = F.expr(f"CAST(floor(written / {_HOUR}) AS bigint) * {_HOUR}").alias("hour")
+    hour = F.expr(f"CAST(floor(written / {HOUR}) AS bigint) * {HOUR}").alias("hour")
     counts = {
         **_COUNTS,
         "mode": "max(mode)",

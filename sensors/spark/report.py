@@ -10,6 +10,11 @@ from sensors.spark.records import Missing
 FIRING, WAITING, INVOKING = "event to action", "action to attempt", "first attempt to end"
 """The stages of which the latency is measured: match and join; the queue; the target with all retries."""
 
+SHOWN = 1000
+"""How many single cases of a kind are listed."""
+HOUR = 3_600_000
+"""In milliseconds."""
+
 
 class TriggerReport(msgspec.Struct, frozen=True, kw_only=True):
     """One trigger, in numbers."""
@@ -48,13 +53,18 @@ class Latency(msgspec.Struct, frozen=True):
     longest: int
 
 
-class Hour(msgspec.Struct, frozen=True):
-    """What one trigger did in one hour."""
+class Firings(msgspec.Struct, frozen=True):
+    """How often one trigger fired in one hour."""
 
     start: int
     """Milliseconds since 1970."""
     trigger: str
     fired: int
+
+
+class Hour(Firings, frozen=True):
+    """What one trigger did in one hour."""
+
     succeeded: int
     dead_lettered: int
 
@@ -120,7 +130,3 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def clean(self) -> bool:
         return not any(self.counts.values())
-
-
-SHOWN = 1000
-"""How many single cases of a kind are listed."""

@@ -39,6 +39,8 @@ _LOCAL: dict[str, Any] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",  # nobody waits for an answer while it collects
+    # An audit has more queries than Spark remembers the code of: `--follow` would compile all of them in every round.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
@@ -51,8 +53,9 @@ _ALWAYS: dict[str, Any] = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     # What is kept is kept for seconds: to compress it costs more than to write it to disk.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # What a worker holds of a partition at a time.
+    # What a worker holds of a partition at a time: so many records, or so many bytes of large ones.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     "spark.sql.streaming.metricsEnabled": "false",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -30,7 +31,8 @@ def write_tables(spark: SparkSession, report: AuditReport, folder: str) -> None:
 
 
 def _schema(kind: type[msgspec.Struct]) -> str:
-    columns = [(field.encode_name, kind.__annotations__[field.name]) for field in msgspec.structs.fields(kind)]
+    annotations = {name: each for base in kind.__mro__ for name, each in inspect.get_annotations(base).items()}
+    columns = [(field.encode_name, annotations[field.name]) for field in msgspec.structs.fields(kind)]
     return ", ".join(f"{name} {(_TYPES | _TUPLES)[annotation]}" for name, annotation in columns)
 
 

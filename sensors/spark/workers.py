@@ -6,7 +6,7 @@ compiles it for itself. Rows come in batches; what a worker holds is one batch a
 
 from __future__ import annotations
 
-from collections import defaultdict
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -16,12 +16,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventbus.formats import ACTION_HEADER, TRIGGER_HEADER, dead_letter, header
+from eventbus.formats import ACTION_HEADER, dead_letter, header
 from eventbus.hashing import trigger_and_key
 from eventbus.names import BusName, Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
-from sensors.explain import firing_of
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from sensors.sensor import Sensor
@@ -37,16 +36,13 @@ EVENTS, TRIGGERS = "events", "triggers"
 
 MATCHED = (
     "kind string, trigger string, slot string, action string, reason string, source_partition int, "
-    "source_offset bigint, source_timestamp bigint, content bigint, key binary, fact binary, value binary, "
-    "events string, moment bigint"
+    "source_offset bigint, source_timestamp bigint, content bigint"
 )
-"""What one event causes: a record for the trigger topic, an action, or a dead letter.
-
-`moment` is the latest time that the worker has seen in the event's partition so far.
-"""
+"""What one event causes: a record for the trigger topic, an action, or a dead letter."""
 
 REPLICA = "spark"
-_NOTHING = (None, None, None)
+_NEW_OBJECTS = 100_000
+"""Before Python looks for circles among them."""
 
 
 class Deputy(msgspec.Struct, frozen=True):
@@ -61,53 +57,43 @@ class Deputy(msgspec.Struct, frozen=True):
         return Sensor.of(self.manifest).blueprint(self.bus).plan
 
 
+def begin(deputy: Deputy) -> SensorPlan:
+    """A worker makes very many objects that live for one batch: to look for circles among them often is in vain."""
+    plan = deputy.plan
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
+    return plan
+
+
 # --- match ------------------------------------------------------------------------------------------------------------
 
 
-def matching(deputy: Deputy, *, payload: bool) -> Worker:
-    """Rows of `records.RECORD` → rows of `MATCHED`; with what is to be joined or shown only where it is asked for."""
+def matching(deputy: Deputy) -> Worker:
+    """Rows of `records.RECORD` → rows of `MATCHED`."""
 
     def work(batches: Batches) -> Batches:
-        plan = deputy.plan
+        plan = begin(deputy)
         matcher = Matcher(plan, deputy.topology, REPLICA)
-        tell = _Matched(plan, payload=payload)
-        moments: defaultdict[int, int] = defaultdict(int)
+        trigger_topic, action_topic = plan.name.topic(Kind.TRIGGER), plan.name.topic(Kind.ACTION)
         for batch in batches:
             rows = Rows(MATCHED)
-            for record in _records(plan.name.event_topic, batch):
-                moment = moments[record.partition] = max(moments[record.partition], record.timestamp)
+            for record in records_of(plan.name.event_topic, batch):
+                source = record.partition, record.offset, record.timestamp
                 for output in matcher.outputs(record):
-                    rows.add(*tell.of(record, output), moment)
-            if batch.num_rows and not payload:
+                    if output.topic == trigger_topic:
+                        rows.add(TRIGGER, *trigger_and_key(output.key or b""), None, None, *source, content_of(output))
+                    elif output.topic == action_topic:
+                        trigger, _ = trigger_and_key(output.key or b"")
+                        rows.add(ACTION, trigger, "", id_in(output), None, *source, content_of(output))
+                    else:
+                        letter = dead_letter(as_record(output))
+                        rows.add(LETTER, letter.trigger, "", None, letter.reason, *source, None)
+            if batch.num_rows:
                 times = pc.min_max(batch.column("timestamp")).as_py()
-                read = None, times["min"], times["max"], batch.num_rows
-                rows.add(READ, None, None, None, EVENTS, *read, None, None, None, None, None)
+                rows.add(READ, None, None, None, EVENTS, None, times["min"], times["max"], batch.num_rows)
             yield rows.batch()
 
     return work
-
-
-class _Matched:
-    """What match has made of an event, as rows."""
-
-    def __init__(self, plan: SensorPlan, *, payload: bool) -> None:
-        self._plan = plan
-        self._payload = payload
-        self._trigger_topic, self._action_topic = plan.name.topic(Kind.TRIGGER), plan.name.topic(Kind.ACTION)
-
-    def of(self, record: Record, output: Output) -> tuple[object, ...]:
-        source = record.partition, record.offset, record.timestamp
-        if output.topic == self._trigger_topic:
-            trigger, slot = trigger_and_key(output.key or b"")
-            raw = (output.key, header(output.headers, TRIGGER_HEADER), output.value) if self._payload else _NOTHING
-            return (TRIGGER, trigger, slot, None, None, *source, crc32(output.value or b""), *raw, None)
-        if output.topic == self._action_topic:
-            trigger, _ = trigger_and_key(output.key or b"")
-            content = crc32(output.value or b"")
-            events = events_of(self._plan, as_record(output)) if self._payload else None
-            return (ACTION, trigger, "", id_in(output), None, *source, content, output.key, None, None, events)
-        letter = dead_letter(as_record(output))
-        return (LETTER, letter.trigger, "", None, letter.reason, *source, None, None, None, None, None)
 
 
 class _Identified(msgspec.Struct):
@@ -131,8 +117,8 @@ def encoded(value: object) -> str:
     return _encode(value).decode()
 
 
-def events_of(plan: SensorPlan, action: Record) -> str:
-    return encoded(firing_of(plan, action).events)
+def content_of(output: Output) -> int:
+    return crc32(output.value or b"")
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -163,7 +149,7 @@ def arrow_schema(columns: str) -> Any:
     return pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(","))])
 
 
-def _records(topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+def records_of(topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
     """Rows of `records.RECORD`. The headers of all of them are two flat lists."""
     headers = batch.column("headers")
     ends = headers.offsets.to_pylist()

@@ -24,6 +24,7 @@ from sensors.spark.records import RECORD
 from sensors.spark.workers import Deputy
 from sensors.spec.loader import make_manifest
 from sensors.spec.models import SensorManifest
+from tests.spark.manifests import sensor
 
 BUS = BusName()
 
@@ -53,20 +54,9 @@ def manifest(
     triggers: Mapping[str, Mapping[str, Any]], dependencies: Mapping[str, Any] | None = None
 ) -> SensorManifest:
     """Triggers by name, with their templates; dependencies `a`, `b`, `c` with what else is said of them."""
-    more = dependencies or {}
-    return make_manifest(
-        {
-            "apiVersion": "eventbus.dev/v1alpha1",
-            "kind": "Sensor",
-            "metadata": {"name": "s"},
-            "spec": {
-                "dependencies": [
-                    {"name": name, "eventSourceName": "shop", "eventName": name, **more.get(name, {})} for name in "abc"
-                ],
-                "triggers": [{"template": {"name": name, "log": {}, **rest}} for name, rest in triggers.items()],
-            },
-        }
-    )
+    wanted = {name: (dependencies or {}).get(name, {}) for name in "abc"}
+    written = [{"template": {"name": name, "log": {}, **rest}} for name, rest in triggers.items()]
+    return make_manifest(sensor("s", wanted, written))
 
 
 def deputy(manifest: SensorManifest, *, events: int = 1, triggers: int = 2) -> Deputy:

@@ -13,10 +13,12 @@ from eventbus.names import Kind
 from eventbus.ports import Record
 from sensors.audit.violations import Breach, Violation, place_of
 from sensors.deadletters import INVALID_EVENT
-from sensors.spark.accounts import _cuts, keep_accounts
+from sensors.spark.accounts import keep_accounts
 from sensors.spark.audit import audit
+from sensors.spark.judgement import acquit
 from sensors.spark.records import Missing, Range
 from sensors.spark.report import FIRING, AuditReport
+from sensors.spark.routing import cuts_of
 from tests.spark.worked import AT_MOST_ONCE, BUS, Worked, note
 
 if TYPE_CHECKING:
@@ -62,6 +64,13 @@ def test_a_sensor_that_has_kept_its_promises_is_told_so(spark: SparkSession) -> 
     assert (report.first, report.last) == (worked.events[0].timestamp, worked.events[-1].timestamp)
     assert {each.stage for each in report.latencies if each.trigger == "both"} >= {FIRING}
     assert sum(each.fired for each in report.hours) == len(worked.actions)
+
+
+def test_a_sensor_that_has_kept_its_promises_is_acquitted_without_a_second_look(spark: SparkSession) -> None:
+    worked = Worked()
+    accounts = keep_accounts(spark, worked.history(spark), worked.deputy)
+    assert acquit(accounts) is not None
+    accounts.release()
 
 
 def test_planted_faults_of_actions_and_invocations_are_each_found_and_named(spark: SparkSession) -> None:
@@ -185,8 +194,7 @@ def test_without_the_beginning_slots_are_judged_from_their_first_action_on(spark
 def test_a_long_sequence_is_cut_where_nothing_is_held_and_comes_to_the_same(spark: SparkSession) -> None:
     worked = Worked()
     accounts = keep_accounts(spark, worked.history(spark), worked.deputy, block=8)
-    assert accounts.cut
-    chunks = _cuts(accounts.actions, worked.plan, 8)
+    chunks = cuts_of(accounts.actions, worked.plan, 8)
     assert chunks is not None
     assert max(len(row["cuts"]) for row in chunks.collect()) > 3
     accounts.release()

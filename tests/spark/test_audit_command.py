@@ -23,25 +23,21 @@ from eventbus.ports import Record
 from sensors.inspection import read_range
 from sensors.sensor import Sensor
 from tests.cli.conftest import Command, cli, on_kafka
+from tests.spark.manifests import logged, sensor
 
 __all__ = ["cli", "on_kafka"]
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900), pytest.mark.usefixtures("submitted")]
 
-SENSOR = """\
-apiVersion: eventbus.dev/v1alpha1
-kind: Sensor
-metadata:
-  name: orders
-spec:
-  dependencies:
-    - {name: paid, eventSourceName: shop, eventName: paid}
-    - {name: packed, eventSourceName: warehouse, eventName: packed}
-  triggers:
-    - {template: {name: ship, conditions: paid && packed, correlate: {by: data.order}, within: 1h, log: {}}}
-    - {template: {name: pair, conditions: paid && packed, log: {}}, atLeastOnce: true}
-    - {template: {name: thank, conditions: paid, log: {}}}
-"""
+SENSOR = sensor(
+    "orders",
+    {"paid": "shop", "packed": "warehouse"},
+    [
+        logged("ship", "paid && packed", correlate={"by": "data.order"}, within="1h"),
+        {**logged("pair", "paid && packed"), "atLeastOnce": True},
+        logged("thank", "paid"),
+    ],
+)
 ORDERS = 10
 PATIENCE = 300.0
 
@@ -57,7 +53,7 @@ def bus(on_kafka: list[str]) -> Iterator[Bus]:
 def orders(bus: Bus, tmp_path: Path) -> Path:
     """A sensor that has done its work."""
     file = tmp_path / "sensor.yaml"
-    file.write_text(SENSOR)
+    file.write_text(json.dumps(SENSOR))
     with Sensor.load(file).start(bus) as replica:
         replica.wait_ready()
         for number in range(ORDERS):

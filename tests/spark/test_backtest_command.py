@@ -24,27 +24,24 @@ from eventbus.names import Kind, SensorName
 from sensors.inspection import read_range
 from sensors.sensor import Sensor
 from tests.cli.conftest import Command, cli, on_kafka
+from tests.spark.manifests import logged, sensor
 
 __all__ = ["cli", "on_kafka"]
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900), pytest.mark.usefixtures("submitted")]
 
-SENSOR = """\
-apiVersion: eventbus.dev/v1alpha1
-kind: Sensor
-metadata:
-  name: orders
-spec:
-  dependencies:
-    - {name: paid, eventSourceName: shop, eventName: paid}
-    - {name: packed, eventSourceName: warehouse, eventName: packed}
-    - {name: refused, eventSourceName: bank, eventName: refused}
-  triggers:
-    - template: {name: ship, conditions: paid && packed, correlate: {by: data.order}, within: 1h, log: {}}
-    - template: {name: call, conditions: refused, count: {refused: 3}, dedupe: {within: 1h}, log: {}}
-    - template: {name: both, conditions: paid && refused, log: {}}
-    - template: {name: thank, conditions: paid, log: {}}
-"""
+SENSOR = json.dumps(
+    sensor(
+        "orders",
+        {"paid": "shop", "packed": "warehouse", "refused": "bank"},
+        [
+            logged("ship", "paid && packed", correlate={"by": "data.order"}, within="1h"),
+            logged("call", "refused", count={"refused": 3}, dedupe={"within": "1h"}),
+            logged("both", "paid && refused"),
+            logged("thank", "paid"),
+        ],
+    )
+)
 EVENTS = [
     *(Event.new("shop", "paid", {"order": n}, id=f"paid-{n}") for n in range(12)),
     *(Event.new("bank", "refused", {"order": n}, id=f"refused-{n % 7}") for n in range(10)),
@@ -130,7 +127,7 @@ def test_what_it_exports_is_a_scenario(cli: Command, on_kafka: list[str], bus: B
     assert cli("test", orders.parent).code == 0
 
     other = orders.with_name("other.yaml")
-    other.write_text(SENSOR.replace("refused: 3", "refused: 2"))
+    other.write_text(SENSOR.replace('"refused": 3', '"refused": 2'))
     options = ["--against", orders, "--fail-on-change", *on_kafka]
     assert cli("backtest", orders, *options).code == 0
     differs = cli("backtest", other, *options)

@@ -24,6 +24,7 @@ from sensors.spark.history import EVENT, Commits, History, MatchCommit
 from sensors.spark.records import Missing, Slice
 from sensors.spark.workers import Deputy
 from sensors.spec.loader import make_manifest
+from tests.spark.manifests import logged, sensor
 from tests.spark.rows import table
 
 if TYPE_CHECKING:
@@ -42,32 +43,19 @@ REPLICA = "0"
 GAP = 3
 """Every so many records a transaction ends, and its marker takes an offset."""
 EVENTS = 61
-MANIFEST = {
-    "apiVersion": "eventbus.dev/v1alpha1",
-    "kind": "Sensor",
-    "metadata": {"name": "s"},
-    "spec": {
-        "dependencies": [
-            {"name": name, "eventSourceName": "shop", "eventName": name} for name in ("a", "b", "c", "unwanted")
-        ],
-        "triggers": [
-            {"template": {"name": "both", "conditions": "a && b", "log": {}}, "atLeastOnce": True},
-            {"template": {"name": "each", "conditions": "a || b", "log": {}}},
-            {
-                "template": {
-                    "name": "keyed",
-                    "conditions": "a && c",
-                    "correlate": {"by": "data.order"},
-                    "within": "10s",
-                    "onExpire": "deadLetter",
-                    "log": {},
-                },
-                "atLeastOnce": True,
-                "dlqTrigger": {"template": {"name": "sorry", "log": {}}},
-            },
-        ],
-    },
-}
+MANIFEST = sensor(
+    "s",
+    dict.fromkeys(("a", "b", "c", "unwanted"), "shop"),
+    [
+        {**logged("both", "a && b"), "atLeastOnce": True},
+        logged("each", "a || b"),
+        {
+            **logged("keyed", "a && c", correlate={"by": "data.order"}, within="10s", onExpire="deadLetter"),
+            "atLeastOnce": True,
+            "dlqTrigger": {"template": {"name": "sorry", "log": {}}},
+        },
+    ],
+)
 """One that joins, one for which every event is enough, and one that joins by key and forgets after a while."""
 AT_MOST_ONCE = "each"
 

@@ -1,0 +1,99 @@
+"""The records behind what does not add up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from eventbus.formats import Invocation, action_fact, invocation
+from eventbus.names import Kind
+from eventbus.ports import Record
+from sensors.audit.actions import Letters
+from sensors.audit.violations import place_of
+from sensors.deadletters import UNPRODUCIBLE
+from sensors.spark.accounts import Accounts
+from sensors.spark.entries import KINDS, identity
+from sensors.spark.history import as_python
+from sensors.spark.report import SHOWN, Notice
+from sensors.spark.workers import ACTION
+
+_WORKED_OUT = {
+    "action": "action",
+    "trigger": "trigger",
+    "slot": "slot",
+    "partition": "source_partition",
+    "offset": "source_offset",
+    "reason": "reason",
+}
+
+
+class Leftovers:
+    """Finds them, at most `SHOWN` of a kind."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self.accounts = accounts
+        self.plan = accounts.plan
+        self.name = accounts.plan.name
+        self.event_topic = accounts.plan.name.event_topic
+
+    def suspects(self, condition: str) -> DataFrame:
+        """Some of them: enough to see what is wrong."""
+        return self.accounts.totals.where(condition).select("id_high", "id_low").limit(SHOWN)
+
+    def behind(self, rows: DataFrame, kind: int, about: Mapping[str, str], suspects: DataFrame) -> DataFrame:
+        """Of these rows, those that the suspects are about."""
+        identified = rows.selectExpr("*", *identity(str(kind), about))
+        return identified.join(F.broadcast(suspects), ["id_high", "id_low"], "left_semi")
+
+    def events(self, rows: DataFrame, kind: str, suspects: DataFrame) -> list[Row]:
+        """Of what match and join have worked out."""
+        return self.behind(rows.where(F.col("kind") == kind), KINDS[kind], _WORKED_OUT, suspects).collect()
+
+    def actions(self, suspects: DataFrame, condition: str = "true") -> list[Record]:
+        about = {"action": "action"}
+        rows = self.behind(self.accounts.actions.where(condition), KINDS[ACTION], about, suspects)
+        return self.records(Kind.ACTION, rows.select("partition", "offset"))
+
+    def records(self, kind: Kind, places: DataFrame) -> list[Record]:
+        """The records themselves, in the order of their log."""
+        rows = self.accounts.history.tables[kind].join(F.broadcast(places), ["partition", "offset"], "left_semi")
+        found = as_python(self.name.topic(kind), rows.collect())
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def notes(self, suspects: DataFrame) -> list[tuple[Record, Invocation]]:
+        rows = self.behind(self.accounts.invocations, KINDS[ACTION], {"action": "action"}, suspects)
+        places = rows.selectExpr("note_partition AS partition", "note_offset AS offset")
+        return [(record, invocation(record)) for record in self.records(Kind.INVOCATION, places)]
+
+    def letters(self, condition: str) -> list[Record]:
+        places = self.accounts.letters.where(condition).limit(SHOWN)
+        return self.records(Kind.DLQ, places.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
+
+    def letters_about(self, suspects: DataFrame) -> list[Record]:
+        rows = self.behind(self.accounts.letters, KINDS[ACTION], {"action": "action"}, suspects)
+        return self.records(Kind.DLQ, rows.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
+
+    def refused(self) -> Letters:
+        """What the log would not take is not there, and that is in order."""
+        return Letters.of(self.letters(f"reason = '{UNPRODUCIBLE}'"))
+
+    def notices(self, condition: str, what: str) -> list[Notice]:
+        suspects = self.suspects(condition)
+        places = {action_fact(record).id: place_of(record) for record in self.actions(suspects)}
+        notes: defaultdict[str, list[Invocation]] = defaultdict(list)
+        for _, note in self.notes(suspects):
+            notes[note.action].append(note)
+        return [
+            Notice(
+                trigger=each[-1].trigger,
+                action=action,
+                place=places.get(action, ""),
+                replicas=tuple(note.replica for note in each),
+                times=tuple(note.ended for note in each),
+                what=what,
+            )
+            for action, each in sorted(notes.items(), key=lambda item: item[1][0].ended)
+        ]

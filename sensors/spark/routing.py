@@ -1,0 +1,114 @@
+"""The way of records to the sensor's own core: what it would have come to, worked out again."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from eventbus.names import Kind
+from sensors.plan import SensorPlan
+from sensors.rules import Rules
+from sensors.spark import facts
+from sensors.spark.entries import inside
+from sensors.spark.history import EVENT, History
+from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
+from sensors.spark.workers import MATCHED, Deputy, matching
+
+_CLOCK_BLOCK = 100_000
+"""Offsets of a partition whose clock one task works out."""
+
+
+def matched(history: History, deputy: Deputy) -> DataFrame:
+    events = history.tables[EVENT].where(inside(history.judged(EVENT), "partition", "offset"))
+    return events.mapInArrow(matching(deputy), MATCHED)
+
+
+def beginnings(actions: DataFrame, plan: SensorPlan) -> DataFrame:
+    """Where a slot is known to hold nothing: at its first action of this generation of the spec."""
+    remembering = [name for name, each in plan.triggers.items() if _remembers(each.rules)]
+    own = actions.where(f"NOT redriven AND joined_offset IS NOT NULL AND generation = {plan.owner.generation}")
+    if remembering:
+        own = own.where(~F.col("trigger").isin(remembering))
+    return own.groupBy(F.col("joined_partition").alias("partition"), "key").agg(F.min("joined_offset").alias("begun"))
+
+
+def _remembers(rules: Rules | None) -> bool:
+    """Whether a slot knows more than what it holds: what it has done or seen before."""
+    return rules is not None and (rules.once_within is not None or rules.dedupe is not None)
+
+
+def cuts_of(actions: DataFrame, plan: SensorPlan, block: int | None) -> DataFrame | None:
+    """Where the long sequences are cut: offsets of the trigger topic, by partition and key."""
+    plain = [name for name, each in plan.triggers.items() if each.rules is None and not each.direct]
+    if block is None or not plain:
+        return None
+    own = actions.where(F.col("trigger").isin(plain) & F.expr("NOT redriven AND NOT failure"))
+    last = own.groupBy(
+        F.col("joined_partition").alias("partition"), "key", F.expr(f"CAST(joined_offset / {block} AS bigint) AS block")
+    ).agg(F.max("joined_offset").alias("cut"))
+    each = last.groupBy("partition", "key").agg(F.sort_array(F.collect_list("cut")).alias("cuts"))
+    long = each.where("size(cuts) > 1")
+    return None if long.isEmpty() else long
+
+
+def joined(routed: DataFrame, history: History, deputy: Deputy, *, payload: bool) -> DataFrame:
+    clocks = {partition: commit.clock for partition, commit in history.commits.join.items()}
+    return routed.mapInArrow(joining(deputy, clocks=clocks, payload=payload), JOINED)
+
+
+def routed(
+    spark: SparkSession, history: History, plan: SensorPlan, begun: DataFrame | None, cuts: DataFrame | None
+) -> DataFrame:
+    """The trigger topic, on its way to the join."""
+    records = facts.trigger_facts(history.tables[Kind.TRIGGER])
+    judged = inside(history.judged(Kind.TRIGGER), "partition", "offset")
+    if begun is not None:
+        records = records.join(begun, ["partition", "key"], "left")
+        judged = f"{judged} AND coalesce(offset > begun, false)"
+    records = records.withColumn("judged", F.expr(judged))
+    if begun is None and Kind.TRIGGER in history.in_order:
+        return _as_read(records)
+    return _by_slot(spark, plan, records, cuts)
+
+
+def _as_read(records: DataFrame) -> DataFrame:
+    """Whole partitions in their own order, as the sensor itself reads them: enough of them to keep all cores busy.
+
+    Nothing has to be moved, and the clock of a partition comes by itself.
+    """
+    return records.withColumns({"chunk": F.lit(0), "clock": F.lit(0).cast("bigint")}).select(*TRIGGER_ROW)
+
+
+def _by_slot(spark: SparkSession, plan: SensorPlan, records: DataFrame, cuts: DataFrame | None) -> DataFrame:
+    """What concerns a slot meets in one place, and in order."""
+    if any(each.rules is not None for each in plan.triggers.values()):
+        records = clocked(records)
+    else:
+        records = records.withColumn("clock", F.lit(0).cast("bigint"))  # plain triggers ask for no time
+    chunk = F.lit(0)
+    if cuts is not None:
+        records = records.join(F.broadcast(cuts), ["partition", "key"], "left")
+        chunk = F.expr("greatest(size(filter(cuts, cut -> cut < offset)), 0)")
+    slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    met = records.withColumn("chunk", chunk).select(*TRIGGER_ROW).repartition(slots, "key", "chunk")
+    return met.sortWithinPartitions("partition", "chunk", "offset")
+
+
+def time_of_readable() -> Column:
+    """A record without an event is a dead letter, and moves no clock."""
+    return F.when(F.col("value").isNotNull(), F.col("source_timestamp"))
+
+
+def clocked(records: DataFrame) -> DataFrame:
+    """Records of the trigger topic with the `clock` of their partition: the latest time in there up to each of them.
+
+    It is worked out in blocks, so that no task has to see a whole partition.
+    """
+    blocks = records.withColumn("block", F.expr(f"CAST(offset / {_CLOCK_BLOCK} AS bigint)"))
+    peaks = blocks.groupBy("partition", "block").agg(F.max(time_of_readable()).alias("peak"))
+    before = Window.partitionBy("partition").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    peaks = peaks.select("partition", "block", F.max("peak").over(before).alias("earlier"))
+    within = Window.partitionBy("partition", "block").orderBy("offset")
+    blocks = blocks.withColumn("running", F.max(time_of_readable()).over(within))
+    clock = F.expr("coalesce(greatest(running, earlier), 0)")
+    return blocks.join(F.broadcast(peaks), ["partition", "block"]).withColumn("clock", clock)
