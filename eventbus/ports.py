@@ -246,6 +246,12 @@ class Cluster(Protocol):
     def delete(self, topics: Iterable[str]) -> None:
         """Delete topics. One that does not exist is ignored."""
 
+    def forget(self, groups: Iterable[str]) -> None:
+        """Delete groups and all that they have committed. One that does not exist is ignored.
+
+        Raises `FatalError` where one of them still has members.
+        """
+
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
         """What any group has committed, without joining it; one entry per partition of the topic."""
 

@@ -21,6 +21,10 @@ class Condition(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+def worded(status: bool | None) -> str:
+    return "Unknown" if status is None else str(status)
+
+
 def told(
     conditions: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> list[dict[str, Any]]:
@@ -30,7 +34,7 @@ def told(
 
 
 def _told(condition: Condition, before: Mapping[str, Any], generation: int, now: str) -> dict[str, Any]:
-    status = "Unknown" if condition.status is None else str(condition.status)
+    status = worded(condition.status)
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     return {
         "type": condition.type,

@@ -19,6 +19,7 @@ from eventbus.clock import SystemClock
 from eventbus.controller.buses import BusKeeper
 from eventbus.controller.conditions import told
 from eventbus.controller.crds import API_VERSION, GROUP
+from eventbus.controller.notices import Noticeboard, notices
 from eventbus.controller.objects import Object, Objects
 from eventbus.controller.pods import MANAGED_BY, PodSettings
 from eventbus.controller.reconcile import Outcome, Reconciler
@@ -67,6 +68,7 @@ class Controller:
         self._reconciler = Reconciler(objects, settings)
         self._buses = BusKeeper(clock)
         self._retirement = Retirement(objects)
+        self._noticeboard = Noticeboard(objects)
         self._namespace = namespace
         self._clock = clock or SystemClock()
         self._worked: dict[str, _Worked] = {}
@@ -143,15 +145,17 @@ class Controller:
         """Returns the resource as it is then."""
         before = resource.get("status") or {}
         generation = resource["metadata"]["generation"]
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        conditions = told(outcome.conditions, before.get("conditions") or (), generation, now)
+        known, now = before.get("conditions") or (), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        conditions = told(outcome.conditions, known, generation, now)
         status: Object = {"observedGeneration": generation, "conditions": conditions}
         if outcome.workload is not None:
             selector = outcome.workload.selector
             status |= {"replicas": outcome.workload.replicas, "selector": ",".join(map("=".join, selector.items()))}
         if all(before.get(name) == value for name, value in status.items()):
             return resource
-        return self._objects.merge(resource, {"status": status}, "status")
+        written = self._objects.merge(resource, {"status": status}, "status")
+        self._noticeboard.put_up(resource, notices(outcome.conditions, known), now)
+        return written
 
     def _take_stock(self, resources: list[Object]) -> None:
         uids = {each["metadata"]["uid"] for each in resources}

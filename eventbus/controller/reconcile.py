@@ -124,7 +124,7 @@ class Reconciler:
         try:
             self._objects.apply(target)
         except Refusal as refusal:
-            if refusal.retriable:
+            if refusal.retriable and not refusal.denied:
                 raise
             raise Waiting("Refused", f"{kind} `{metadata['name']}`: {refusal}") from None
 

@@ -1,4 +1,4 @@
-"""What remains of a resource that is deleted: its topics, unless it asks for their end, too.
+"""What remains of a resource that is deleted: its topics and its place in them, unless it asks for their end, too.
 
 A resource with the annotation `eventbus.dev/on-delete: drop-topics` gets a finalizer. Its pods go first, and topics
 only when nobody can write to them any more. Without the annotation there is no finalizer, and no need of a controller.
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from eventbus.bus import Bus
 from eventbus.controller.crds import GROUP
 from eventbus.controller.objects import Object, Objects
 from eventbus.controller.reconcile import BUSES, owned_by
 from eventbus.errors import ConfigError
-from eventbus.names import BusName, Kind, SensorName
+from eventbus.names import BusName, Kind, SensorName, Stage
 
 ON_DELETE = f"{GROUP}/on-delete"
 DROP_TOPICS = "drop-topics"
@@ -49,7 +51,7 @@ class Retirement:
                 self._objects.delete(found)
         if pods:
             return
-        _drop(_topics(resource), resource if resource["kind"] == "EventBus" else bus)
+        _drop(_legacy(resource), resource if resource["kind"] == "EventBus" else bus)
         self._release(resource)
 
     def _release(self, resource: Object) -> None:
@@ -66,23 +68,32 @@ def _finalizers(resource: Object) -> list[str]:
     return found
 
 
-def _topics(resource: Object) -> list[str]:
+class _Legacy(msgspec.Struct, frozen=True):
+    """What a resource leaves in Kafka."""
+
+    topics: list[str] = []
+    groups: list[str] = []
+    """They also have a place in the event topic, which stays: whoever comes next under this name begins anew."""
+
+
+def _legacy(resource: Object) -> _Legacy:
     metadata: dict[str, Any] = resource["metadata"]
     if resource["kind"] == "EventBus":
         name = BusName(metadata["namespace"], metadata["name"])
-        return [name.event_topic, name.source_topic, name.reject_topic]
+        return _Legacy([name.event_topic, name.source_topic, name.reject_topic])
     if resource["kind"] != "Sensor":
-        return []
+        return _Legacy()
     bus = BusName(metadata["namespace"], resource["spec"].get("eventBusName") or "default")
     sensor = SensorName(bus, metadata["name"])
-    return [*map(sensor.topic, Kind), sensor.control_topic]
+    return _Legacy([*map(sensor.topic, Kind), sensor.control_topic], list(map(sensor.group, Stage)))
 
 
-def _drop(topics: Sequence[str], bus: Object | None) -> None:
-    if not topics:
+def _drop(legacy: _Legacy, bus: Object | None) -> None:
+    if not legacy.topics:
         return
     if bus is None:
         raise ConfigError(f"its EventBus is gone, so that its topics cannot be dropped: remove `{ON_DELETE}`")
     manifest = BUSES.make(bus)
     with Bus.on(manifest.spec.kafka.connection(), manifest.bus_name) as home:
-        home.cluster.delete(topics)
+        home.cluster.forget(legacy.groups)
+        home.cluster.delete(legacy.topics)

@@ -1,4 +1,4 @@
-"""Questions to the brokers that belong to no consumer or producer: topics and their offsets."""
+"""Questions to the brokers that belong to no consumer or producer: topics, their offsets, and groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import FatalError, RetriableError
 from eventbus.kafka.complaints import Complaints
 from eventbus.kafka.config import REQUEST_TIMEOUT, Settings, make_client
-from eventbus.kafka.errors import kafka_error, no_answer
+from eventbus.kafka.errors import kafka_error, log_error, no_answer
 from eventbus.ports import TopicInfo, TopicSpec
 
 # librdkafka gives up first and says why; this only guards against an answer that never comes.
@@ -106,10 +106,21 @@ class KafkaAdmin:
         return self._offset(topic, partition, _FIRST), self._offset(topic, partition, _END)
 
     def members(self, group: str) -> int:
+        if group not in self._groups():
+            return 0
         futures = self._client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT)
         doing = f"asking who is in group {group}"
         description = self._answer(futures[group], doing, unless=KafkaError.GROUP_ID_NOT_FOUND)
         return 0 if description is None else len(description.members)
+
+    def forget(self, groups: Iterable[str]) -> None:
+        wanted = list(groups)
+        names = self._groups().intersection(wanted) if wanted else ()
+        if not names:
+            return
+        futures = self._client.delete_consumer_groups(list(names), request_timeout=REQUEST_TIMEOUT)
+        for name, future in futures.items():
+            self._answer(future, f"deleting group {name}", unless=KafkaError.GROUP_ID_NOT_FOUND)
 
     def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The end of each partition; 0 for one whose end cannot be told now, because it has no leader."""
@@ -152,6 +163,17 @@ class KafkaAdmin:
             # So the client answers while it does not know who leads the partition.
             raise no_answer(f"{doing} {self._where}")
         return offset
+
+    def _groups(self) -> set[str]:
+        """Those that exist have a coordinator. To ask for another one's hangs the client when it is destroyed:
+
+        where there has never been a group, it waits for an answer in vain, and later for what it has waited with.
+        """
+        doing = "asking which groups there are"
+        found = self._answer(self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT), doing)
+        for exception in found.errors:
+            raise log_error(kafka_error(exception), f"{doing} {self._where}")
+        return {each.group_id for each in found.valid}
 
     def close(self) -> None:
         del self._client

@@ -41,6 +41,9 @@ class KafkaCluster:
     def delete(self, topics: Iterable[str]) -> None:
         self._admin.delete(topics)
 
+    def forget(self, groups: Iterable[str]) -> None:
+        self._admin.forget(groups)
+
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
         partitions = self._admin.partitions(topic)
         client = make_client(Consumer, self._settings.observer(group))

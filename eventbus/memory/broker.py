@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from contextlib import AbstractContextManager
 
-from eventbus.errors import RetriableError
+from eventbus.errors import FatalError, RetriableError
 from eventbus.memory.groups import Group
 from eventbus.memory.topics import Partition, Topic
 from eventbus.memory.transactions import Coordinator, Markers
@@ -80,6 +80,11 @@ class Broker:
 
     def group(self, name: str) -> Group:
         return self._groups.setdefault(name, Group(name))
+
+    def forget_group(self, name: str) -> None:
+        if self.group(name).members:
+            raise FatalError(f"group {name} still has members")
+        del self._groups[name]
 
     def forget_offsets(self, topic: str) -> None:
         for group in self._groups.values():

@@ -51,6 +51,11 @@ class MemoryCluster:
                 self._broker.topics.pop(name, None)
                 self._broker.forget_offsets(name)
 
+    def forget(self, groups: Iterable[str]) -> None:
+        with self._broker.changing():
+            for name in groups:
+                self._broker.forget_group(name)
+
     def committed(self, group: str, topic: str) -> dict[int, Committed | None]:
         with self._broker.looking():
             known = self._broker.topics.get(topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +63,20 @@ def test_without_a_broker_every_call_answers_in_time_and_names_the_address(capfd
     producer.close()
     cluster.close()
     assert capfd.readouterr().err == ""
+
+
+def test_a_process_that_asks_for_a_group_on_a_new_broker_can_end() -> None:
+    """The client waits for ever for itself when it asks for the coordinator of a group where there was never one."""
+    script = """
+from eventbus.broker import EmbeddedBroker
+from eventbus.kafka import KafkaCluster
+with EmbeddedBroker(ephemeral=True) as broker:
+    cluster = KafkaCluster(broker.bootstrap_servers)
+    assert cluster.members("nobody") == 0
+    cluster.forget(["nobody"])
+cluster.close()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=90)
 
 
 class Deaf:

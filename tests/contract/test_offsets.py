@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from eventbus.errors import AbortableError, RetriableError
+from eventbus.errors import AbortableError, FatalError, RetriableError
 from eventbus.ports import Commit, Committed, Output, TopicSpec
 from tests.contract.lab import PATIENCE, Lab, commit_offset, settle, stable, values
 
@@ -171,12 +171,31 @@ def test_the_offsets_of_a_topic_are_deleted_with_it(lab: Lab) -> None:
     assert lab.committed(topic) == {0: None}
 
 
+def test_a_group_is_forgotten_with_all_that_it_has_committed_once_nobody_is_in_it(lab: Lab) -> None:
+    topic, group = lab.topic(), lab.name("group")
+    lab.cluster.forget([])
+    lab.cluster.forget([lab.name("nobody")])
+    member = lab.member(topic)
+    commit_offset(lab.producer(), topic, Commit(0, 0, "m"), member)
+    with pytest.raises(FatalError):
+        lab.cluster.forget([group])
+    assert lab.committed(topic)[0] == Committed(0, "m")
+    member.consumer.close()
+    _wait_until_empty(lab, group)
+    lab.cluster.forget([group])
+    assert lab.committed(topic) == {0: None}
+
+
 def test_a_groups_members_are_counted_without_joining_it(lab: Lab) -> None:
     topic = lab.topic()
     assert lab.cluster.members(lab.name("group")) == 0
     member = lab.member(topic)
     assert lab.cluster.members(lab.name("group")) == 1
     member.consumer.close()
+    _wait_until_empty(lab, lab.name("group"))
+
+
+def _wait_until_empty(lab: Lab, group: str) -> None:
     deadline = time.monotonic() + PATIENCE
-    while lab.cluster.members(lab.name("group")):
+    while lab.cluster.members(group):
         assert time.monotonic() < deadline

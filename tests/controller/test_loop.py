@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eventbus import Bus
 from eventbus.clock import ManualClock
 from eventbus.controller.conditions import Condition
 from eventbus.controller.loop import Controller
 from eventbus.controller.objects import Object, Objects
 from eventbus.controller.retirement import FINALIZER, ON_DELETE
+from eventbus.names import SensorName, Stage
+from eventbus.ports import Commit
+from eventbus.topics import ensure_sensor_topics
 from sensors.actions.base import ActionError
 from sensors.actions.kube.cluster import Cluster
 from tests.actions.kubernetes_api import Fault, KubernetesApi
+from tests.contract.lab import Lab, commit_offset
 from tests.controller.resources import SETTINGS, bus, sensor, source
 
 _PLURALS = {"Sensor": "sensors", "EventSource": "eventsources", "EventBus": "eventbuses"}
@@ -190,9 +196,24 @@ def test_what_belongs_to_somebody_else_is_left_alone(world: World) -> None:
     assert "data" not in foreign
 
 
-@pytest.mark.parametrize("lost_after", range(14))
-def test_killed_anywhere_it_leaves_nothing_that_the_next_one_does_not_put_right(world: World, lost_after: int) -> None:
+def test_killed_anywhere_it_leaves_nothing_that_the_next_one_does_not_put_right(world: World) -> None:
     """The API server is gone after so many writes; then another controller begins with nothing but the cluster."""
+    for lost_after in count():
+        world.api.objects.clear()
+        lost = _begun_and_lost(World(world.api), lost_after)
+        World(world.api).look()
+        kinds = sorted(each["kind"] for each in world.api.objects.values() if each["kind"] != "Event")
+        assert kinds == sorted(
+            ["EventBus", "Sensor", "EventSource", "StatefulSet", "Deployment", "Service", "Role", "RoleBinding"]
+            + 2 * ["ConfigMap", "ServiceAccount", "PodDisruptionBudget"]
+        )
+        if not lost:
+            break
+    assert lost_after > 14
+
+
+def _begun_and_lost(world: World, lost_after: int) -> bool:
+    """Returns whether there were so many writes at all."""
     world.put(bus())
     world.put(sensor(replicas=2))
     world.put(source())
@@ -208,13 +229,43 @@ def test_killed_anywhere_it_leaves_nothing_that_the_next_one_does_not_put_right(
     with suppress(ActionError):
         world.controller.look()
     world.api.before = lambda _method, _path: None
-    successor = World(world.api)
-    successor.look()
-    kinds = sorted(each["kind"] for each in world.api.objects.values())
-    assert kinds == sorted(
-        ["EventBus", "Sensor", "EventSource", "StatefulSet", "Deployment", "Service", "Role", "RoleBinding"]
-        + 2 * ["ConfigMap", "ServiceAccount", "PodDisruptionBudget"]
-    )
+    return writes > lost_after
+
+
+def test_what_becomes_another_is_told_as_an_event(world: World) -> None:
+    orders = world.put(sensor())
+    world.look()
+    assert _told(world, orders) == [("Warning", "EventBusMissing", 1)]
+    world.put(bus())
+    world.look()
+    world.clock.advance(60)
+    world.look()
+    assert _told(world, orders)[1:] == [("Normal", "Applied", 1), ("Normal", "WaitingForReplicas", 1)]
+    world.pod("orders", "orders-sensor-0", ready=True)
+    world.look()
+    assert _told(world, orders)[3:] == [("Normal", "AllReplicasReady", 1)]
+    del world.api.objects["/api/v1/namespaces/shop/pods/orders-sensor-0"]
+    world.look()
+    assert ("Normal", "WaitingForReplicas", 2) in _told(world, orders)
+
+
+def _told(world: World, resource: Object) -> list[tuple[str, str, int]]:
+    uid = resource["metadata"]["uid"]
+    about = [each for each in world.made("Event") if each["involvedObject"]["uid"] == uid]
+    return [(each["type"], each["reason"], each["count"]) for each in about]
+
+
+def test_an_event_that_may_not_be_written_is_left_out(world: World) -> None:
+    def refused(_method: str, path: str) -> None:
+        if path.endswith("/events"):
+            raise Fault(403, "Forbidden", "no events")
+
+    world.api.before = refused
+    world.put(bus())
+    orders = world.put(sensor())
+    world.look()
+    assert world.condition(orders, "Deployed")["status"] == "True"
+    assert world.made("Event") == []
 
 
 def test_topics_are_kept_unless_somebody_asks_for_their_end(world: World) -> None:
@@ -231,26 +282,34 @@ def test_topics_are_kept_unless_somebody_asks_for_their_end(world: World) -> Non
     assert world.api.objects[world.path(asking)]["metadata"]["finalizers"] == []
 
 
-def test_pods_go_before_topics(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    dropped: list[list[str]] = []
-    monkeypatch.setattr("eventbus.controller.retirement._drop", lambda topics, _bus: dropped.append(list(topics)))
-    world.put(bus())
-    orders = world.put(sensor())
-    orders["metadata"]["annotations"] = {ON_DELETE: "drop-topics"}
-    world.look()
-    world.pod("orders", "orders-sensor-0", ready=True)
-    stored = world.api.objects[world.path(orders)]
-    stored["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    world.touch(stored)
-    world.look()
-    assert (world.made("StatefulSet"), dropped) == ([], [])
-    del world.api.objects["/api/v1/namespaces/shop/pods/orders-sensor-0"]
-    world.look()
-    [topics] = dropped
-    assert sorted(topics) == sorted(
-        f"shop-default-orders-{kind}" for kind in ("trigger", "action", "state", "invocation", "dlq", "control")
-    )
-    assert world.api.objects[world.path(orders)]["metadata"]["finalizers"] == []
+@pytest.mark.kafka
+def test_pods_go_before_topics_and_groups(world: World, kafka_bootstrap_servers: str) -> None:
+    with Bus.connect(kafka_bootstrap_servers, namespace="shop") as shop:
+        shop.ensure(1)
+        name = SensorName(shop.name, "orders")
+        topics = [each for stage in Stage if (each := name.input_topic(stage)) != shop.name.event_topic]
+        ensure_sensor_topics(shop.cluster, name)
+        lab = Lab(shop.cluster, "shop")
+        member = lab.member(shop.name.event_topic, group="default-orders-match")
+        commit_offset(lab.producer(), shop.name.event_topic, Commit(0, 5, "as a replica does"), member)
+        lab.close()
+        world.put(bus(url=kafka_bootstrap_servers))
+        orders = world.put(sensor())
+        orders["metadata"]["annotations"] = {ON_DELETE: "drop-topics"}
+        world.look()
+        world.pod("orders", "orders-sensor-0", ready=True)
+        stored = world.api.objects[world.path(orders)]
+        stored["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        world.touch(stored)
+        world.look()
+        assert world.made("StatefulSet") == []
+        assert None not in shop.cluster.describe(topics).values()
+        del world.api.objects["/api/v1/namespaces/shop/pods/orders-sensor-0"]
+        world.look()
+        assert set(shop.cluster.describe(topics).values()) == {None}
+        assert shop.cluster.committed(name.group(Stage.MATCH), shop.name.event_topic) == {0: None}
+        assert world.api.objects[world.path(orders)]["metadata"]["finalizers"] == []
+        shop.cluster.delete([shop.name.event_topic])
 
 
 def test_a_refusal_by_the_cluster_is_told(world: World) -> None:
