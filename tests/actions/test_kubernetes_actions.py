@@ -73,7 +73,6 @@ def answer_writes_with(api: KubernetesApi, fault: Fault) -> None:
 @pytest.mark.parametrize(
     ("fault", "retriable", "retry_after"),
     [
-        (Fault(403, "Forbidden", "you may not"), False, None),
         (Fault(409, "Conflict", "not now"), False, None),
         (Fault(422, "Invalid", "no such field"), False, None),
         (Fault(429, "TooManyRequests", "slowly", {"Retry-After": "7"}), True, 7.0),
@@ -91,6 +90,13 @@ def test_a_refusal_says_whether_to_try_again(
     assert (error.retriable, error.sent, error.status) == (retriable, True, str(fault.code))
     assert error.retry_after == retry_after
     assert api.objects == {}
+
+
+def test_who_is_denied_has_done_nothing_and_may_be_granted_it_later(api: KubernetesApi) -> None:
+    answer_writes_with(api, Fault(403, "Forbidden", "you may not"))
+    error = failure_of(creating())
+    assert str(error) == "the cluster answered 403 Forbidden: you may not"
+    assert (error.retriable, error.sent, error.status) == (True, False, "403")
 
 
 def test_a_cluster_that_is_down_has_got_nothing(api: KubernetesApi) -> None:
@@ -224,8 +230,9 @@ def test_a_policy_that_may_not_look_has_failed_after_the_fact(api: KubernetesApi
 
     api.before = before
     with pytest.raises(ActionError, match=r"configmaps/shop/made cannot be looked at: .* 403 Forbidden") as caught:
-        LabelWatch(Cluster(), ResourcePolicy(labels={"a": "b"})).wait(call_with(), address)
+        LabelWatch(Cluster(), ResourcePolicy(labels={"a": "b"}), lambda _: None).wait(call_with(), address)
     assert (caught.value.retriable, caught.value.sent) == (False, True)
+    assert len(api.requests) > 1, "it may have been granted meanwhile"
 
 
 # --- what an event may change ---------------------------------------------------------------------------------------
@@ -307,7 +314,7 @@ def test_a_wrong_token_is_refused_and_not_shown(api: KubernetesApi, tmp_path: Pa
     file.write_text(file.read_text().replace(TOKEN, "other-canary-77"))
     error = failure_of(creating())
     assert str(error) == "the cluster answered 401 Unauthorized: who are you?"
-    assert (error.retriable, error.sent) == (False, False)
+    assert (error.retriable, error.sent) == (True, False)
 
 
 def test_the_certificate_of_the_cluster_is_verified(

@@ -77,14 +77,22 @@ def _segment(text: str, what: str) -> str:
 
 
 class Refusal(ActionError):
-    """The API server answered, and the answer was no."""
+    """The API server answered, and the answer was no.
+
+    Rights may be granted later; and an API server that has just started knows of none yet, and denies everything.
+    """
 
     def __init__(self, code: int, reason: str, message: str, *, sent: bool, retry_after: float | None) -> None:
-        retriable = code in (408, 429) or code >= 500
+        self.denied = code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+        retriable = self.denied or code in (408, 429) or code >= 500
         phrase = reason or _phrase(code)
         text = f"the cluster answered {code} {phrase}{f': {message}' if message else ''}"
         super().__init__(
-            text, retriable=retriable, sent=sent, status=str(code), retry_after=retry_after if retriable else None
+            text,
+            retriable=retriable,
+            sent=sent and not self.denied,
+            status=str(code),
+            retry_after=retry_after if retriable else None,
         )
         self.code = code
         self.reason = reason

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from sensors.actions.base import ActionCall, ActionError
-from sensors.actions.kube.cluster import Address, Cluster
+from sensors.actions.kube.cluster import Address, Cluster, Refusal
 from sensors.retry import RetryPolicy
 from sensors.spec.policy import ResourcePolicy
 
@@ -39,24 +39,26 @@ class LabelWatch:
             backoff.steps, backoff.duration.total_seconds(), backoff.factor, backoff.jitter, MAX_SECONDS
         )
         began, look = self._monotonic(), 1
-        while not self._labelled(address, policy):
+        while True:
             pause = pauses.delay(call.id, look, self._monotonic() - began)
+            if self._labelled(address, policy, last=pause is None):
+                return
             if pause is None:
                 break
             self._sleep(pause)
             look += 1
-        else:
-            return
         if policy.errorOnBackoffTimeout:
             wanted = ", ".join(f"{name}={value}" for name, value in policy.labels.items())
             message = f"{address} was not labelled {wanted} after {look} looks"
             raise ActionError(message, retriable=True, sent=True)
 
-    def _labelled(self, address: Address, policy: ResourcePolicy) -> bool:
+    def _labelled(self, address: Address, policy: ResourcePolicy, *, last: bool) -> bool:
+        """To be denied the look until the last is no answer, whether the policy minds or not."""
         try:
             target = self._cluster.get(address)
         except ActionError as error:
-            if error.retriable:
+            denied = isinstance(error, Refusal) and error.denied
+            if error.retriable and not (denied and last):
                 return False
             message = f"{address} cannot be looked at: {error}"
             raise ActionError(message, retriable=False, sent=True, status=error.status) from None
