@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from sensors.spec.base import Flaw
+from sensors.spec.base import Flaw, Path
 from sensors.spec.difference import Difference
 from sensors.spec.loader import Reader
 from sensors.spec.positions import Document
@@ -19,6 +19,7 @@ from sensors.spec.yamltree import Node, Scalar, Tree, find, plain, read_tree
 
 ARGO = "argoproj.io/v1alpha1"
 OURS = "eventbus.dev/v1alpha1"
+_KNATIVE = ".knative.dev/"
 
 ByKind: TypeAlias = Mapping[str, Sequence[Difference]]
 """What is different, for every kind that can be converted."""
@@ -55,6 +56,7 @@ def convert_text(text: str, file: str, reader: Reader[Any], differences: ByKind)
     problems = reader.inspect_text(text, file).problems
     refused = {(problem.line, problem.column) for problem in problems}
     found = [finding for node in chosen for finding in _findings(Document(node, tree.source), differences)]
+    found += [finding for node in tree.documents for finding in _of_knative(Document(node, tree.source))]
     findings = [finding for finding in found if (finding.line, finding.column) not in refused]
     findings.sort(key=lambda each: (each.line, each.column))
     if tree.problems:
@@ -74,8 +76,20 @@ def _findings(document: Document, differences: ByKind) -> Iterator[Finding]:
     data = plain(document.root)
     for each in differences[data["kind"]]:
         for path in each.places(data):
-            problem = document.problem(Flaw(path, each.meaning, about_key=True))
-            yield Finding(each.name, each.meaning, problem.file, problem.line or 0, problem.column or 0)
+            yield _finding(document, each.name, path, each.meaning)
+
+
+def _of_knative(document: Document) -> Iterator[Finding]:
+    """Nobody should believe that it was converted because nothing was said."""
+    data = plain(document.root)
+    if isinstance(data, dict) and _KNATIVE in str(data.get("apiVersion")):
+        message = f"a `{data.get('kind')}` of Knative stays as it is: write a Sensor or an EventSource in its place"
+        yield _finding(document, "knative", ("apiVersion",), message)
+
+
+def _finding(document: Document, name: str, path: Path, meaning: str) -> Finding:
+    problem = document.problem(Flaw(path, meaning, about_key=True))
+    return Finding(name, meaning, problem.file, problem.line or 0, problem.column or 0)
 
 
 def _with_our_group(text: str, documents: Sequence[Node]) -> str:

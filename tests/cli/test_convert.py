@@ -169,3 +169,11 @@ def test_a_file_that_cannot_be_written_is_named(cli: Command, orders: Path, monk
 
     monkeypatch.setattr(Path, "write_text", refuse)
     assert cli("convert", orders, "-w") == (2, "", f"error: {orders}: cannot be written: Permission denied\n")
+
+
+def test_what_is_knatives_stays_and_is_told(cli: Command, orders: Path) -> None:
+    knative = "apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: ship}\n"
+    orders.write_text(knative)
+    answer = cli("convert", orders)
+    assert (answer.code, answer.out) == (0, knative)
+    assert f"differs: {orders}:1:1: a `Trigger` of Knative stays as it is: write a Sensor" in answer.err
