@@ -1,7 +1,7 @@
 """Images of files of this machine, as archives that containerd imports. No registry, no builder.
 
 That of the project has two layers: this Python with what the project depends on, which changes rarely and is kept in
-the cache, and the project itself as it is in this checkout.
+the cache, and the project itself as it is in this checkout. In all that pods notice it is what the Dockerfile makes.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import cache_from_source
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from packaging.requirements import Requirement
 
 PROJECT = "localhost/eventbus:e2e"
-"""`eventbus` is on its PATH and is what it runs. Its user is not root."""
 PAUSE = "localhost/pause:1"
 USER = 65532
+PASSWD = f"eventbus:x:{USER}:{USER}::/tmp:/usr/sbin/nologin"
+"""Only ``/tmp`` can be written to in our pods. ssh does not work for users without a name."""
+SETTINGS = {"Entrypoint": ["eventbus"], "Cmd": ["--help"], "User": f"{USER}:{USER}"}
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("eventbus", "sensors", "eventsources")
-_LEFT_OUT_EXTRAS = frozenset({"dev", "spark", "broker"})
-"""They are for development, or bring a Java."""
 _SITE = Path("/opt/eventbus")
 _SUPERFLUOUS = frozenset({"site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "turtledemo"})
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -77,23 +76,36 @@ def project_image(into: Path, cache: Path) -> None:
                 layer.add(Path(str(file.locate())), _SITE / file)
         command = f"#!{python}\nimport sys\n\nfrom eventbus.cli.main import main\n\nsys.exit(main())\n"
         layer.write(Path("/usr/local/bin/eventbus"), command, 0o755)
-    configuration = {
-        "Entrypoint": ["eventbus"],
-        "Env": [f"PATH=/usr/local/bin:{python.parent}", f"PYTHONPATH={_SITE}", "HOME=/home/eventbus"],
-        "User": f"{USER}:{USER}",
-        "WorkingDir": "/home/eventbus",
-    }
-    _write_archive(into, PROJECT, [_python_layer(cache), own], configuration)
+    environment = [f"PATH=/usr/local/bin:{python.parent}", f"PYTHONPATH={_SITE}", "PYTHONUNBUFFERED=1"]
+    _write_archive(into, PROJECT, [_python_layer(cache), own], {**SETTINGS, "Env": environment})
+
+
+def bare_python_image(into: Path) -> None:
+    """What the Dockerfile needs of its base: this Python, without bytecode as in Docker's own, a shell."""
+    python, library = Path(sys.executable).resolve(), Path(os.__file__).parent
+    programs = [python.with_name("python"), Path("/bin/sh"), Path("/bin/rm")]
+    packaged = (file for each in dependencies() for _, file in _files(each))
+    compiled = [*programs, *library.rglob("*.so"), *(each for each in packaged if ".so" in each.suffixes)]
+    with Layer(into.with_suffix(".layer"), _SUPERFLUOUS | {"__pycache__"}) as layer:
+        _write_system(layer)
+        for program in programs:
+            layer.add(program, program)
+        layer.add(library, library)
+        layer.add(library / "ensurepip", library / "ensurepip")
+        for each in sorted(_libraries(compiled)):
+            layer.add(each, each)
+    _write_archive(into, "localhost/python:bare", [layer.path], {"Env": [f"PATH={python.parent}:/bin"]})
 
 
 # --- a layer --------------------------------------------------------------------------------------------------------
 
 
 class Layer:
-    """Files as they are to be in an image, all of them root's unless something else is said."""
+    """Files as they are to be in an image, all of them root's."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, without: frozenset[str] = _SUPERFLUOUS) -> None:
         self.path = path
+        self._without = without
         self._tar = tarfile.open(path, "w", format=tarfile.PAX_FORMAT, dereference=True)  # noqa: SIM115 - see __exit__
         self._made: set[Path] = set()
 
@@ -103,13 +115,13 @@ class Layer:
     def __exit__(self, *_: object) -> None:
         self._tar.close()
 
-    def directory(self, path: Path, mode: int = 0o755, owner: int = 0) -> None:
+    def directory(self, path: Path, mode: int = 0o755) -> None:
         if path in self._made or path == Path("/"):
             return
         self.directory(path.parent)
         self._made.add(path)
         info = tarfile.TarInfo(str(path).lstrip("/"))
-        info.type, info.mode, info.uid, info.gid = tarfile.DIRTYPE, mode, owner, owner
+        info.type, info.mode = tarfile.DIRTYPE, mode
         self._tar.addfile(info)
 
     def write(self, path: Path, text: str, mode: int = 0o644) -> None:
@@ -122,7 +134,7 @@ class Layer:
         """A file, or all that is below a directory, without what only developers of Python need."""
         if source.is_dir():
             for each in sorted(source.iterdir()):
-                if each.name not in _SUPERFLUOUS and not each.name.startswith("config-"):
+                if each.name not in self._without and not each.name.startswith("config-"):
                     self.add(each, path / each.name)
             return
         if path in self._made:
@@ -138,7 +150,7 @@ class Layer:
 
 
 def _python_layer(cache: Path) -> Path:
-    needed = sorted(_dependencies(), key=lambda each: each.name)
+    needed = sorted(dependencies(), key=lambda each: each.name)
     stated = [sys.version, sys.executable, *(f"{each.name} {each.version}" for each in needed)]
     sources = [Path(__file__).read_bytes(), *(each.encode() for each in stated)]
     layer = cache / f"python-{blake2b(b' '.join(sources), digest_size=8).hexdigest()}.layer"
@@ -153,14 +165,7 @@ def _write_python(into: Path, needed: Sequence[Distribution]) -> None:
     python, library = Path(sys.executable).resolve(), Path(os.__file__).parent
     files = {file: _SITE / name for each in needed for name, file in _files(each)}
     with Layer(into) as layer:
-        for directory in ("proc", "sys", "dev", "run", "var"):
-            layer.directory(Path("/") / directory)
-        layer.directory(Path("/tmp"), 0o1777)  # noqa: S108 - of the image
-        layer.directory(Path("/home/eventbus"), 0o755, USER)
-        people = f"root:x:0:0:root:/:/bin/false\neventbus:x:{USER}:{USER}::/home/eventbus:/bin/false\n"
-        layer.write(Path("/etc/passwd"), people)
-        layer.write(Path("/etc/group"), f"root:x:0:\neventbus:x:{USER}:\n")
-        layer.write(Path("/etc/nsswitch.conf"), "hosts: files dns\n")
+        _write_system(layer, PASSWD)
         layer.add(python, python)
         layer.add(library, library)
         for source, path in files.items():
@@ -168,24 +173,44 @@ def _write_python(into: Path, needed: Sequence[Distribution]) -> None:
         compiled = [python, *library.rglob("*.so"), *(each for each in files if ".so" in each.suffixes)]
         for each in sorted(_libraries(compiled)):
             layer.add(each, each)
-        for each in (Path("/etc/ld.so.cache"), Path("/etc/ssl/certs/ca-certificates.crt")):
-            if each.exists():
-                layer.add(each, each)
 
 
-def _dependencies() -> Iterable[Distribution]:
-    """What is installed here of what the checkout asks for, and what that needs."""
+def _write_system(layer: Layer, *people: str) -> None:
+    for directory in ("proc", "sys", "dev", "run", "var"):
+        layer.directory(Path("/") / directory)
+    layer.directory(Path("/tmp"), 0o1777)  # noqa: S108 - of the image
+    everybody = ("root:x:0:0:root:/root:/bin/sh", *people)
+    layer.write(Path("/etc/passwd"), "".join(f"{each}\n" for each in everybody))
+    layer.write(Path("/etc/group"), "".join("{0}:x:{3}:\n".format(*each.split(":")) for each in everybody))
+    layer.write(Path("/etc/nsswitch.conf"), "hosts: files dns\n")
+    for each in (Path("/etc/ld.so.cache"), Path("/etc/ssl/certs/ca-certificates.crt")):
+        if each.exists():
+            layer.add(each, each)
+
+
+def asked_for() -> list[Requirement]:
+    """By what the checkout says of itself and its extra `pods`."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    extras = [lines for extra, lines in project["optional-dependencies"].items() if extra not in _LEFT_OUT_EXTRAS]
-    waiting = [Requirement(line) for line in chain(project["dependencies"], *extras)]
+    waiting = [*project["dependencies"], f"{project['name']}[pods]"]
+    found: list[Requirement] = []
+    while waiting:
+        wanted = Requirement(waiting.pop())
+        if wanted.name == project["name"]:
+            waiting += [line for extra in wanted.extras for line in project["optional-dependencies"][extra]]
+        else:
+            found.append(wanted)
+    return found
+
+
+def dependencies(find: Callable[[str], Distribution] = distribution) -> Iterable[Distribution]:
+    """What is installed of it, and of what that needs. `find` raises `PackageNotFoundError`."""
+    waiting = asked_for()
     found: dict[str, Distribution] = {}
     followed: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         wanted = waiting.pop()
-        if wanted.name == project["name"]:  # all its extras are looked at anyway
-            continue
         with suppress(PackageNotFoundError):
-            each = found.setdefault(wanted.name, distribution(wanted.name))
+            each = found.setdefault(wanted.name, find(wanted.name))
             if (wanted.name, frozenset(wanted.extras)) not in followed:
                 followed.add((wanted.name, frozenset(wanted.extras)))
                 waiting += _required(each, wanted.extras)
