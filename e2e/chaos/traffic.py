@@ -14,8 +14,25 @@ _TURN_SECONDS = 0.1
 _HASTE = 2.0
 """How much faster than usual it makes up for a pause."""
 _KEYS = 40
+_PREFIX = "e"
 _RARE = 0.15
 """How many of all events are not of the first kind."""
+
+
+class Mixture:
+    """Of events whose names are a sensor's dependencies."""
+
+    def __init__(self, names: Sequence[str], dice: random.Random) -> None:
+        self._names = names
+        # All but the first are rare: a trigger's joined actions are invoked one after the other, one per transaction,
+        # and the rarest of its events decides how often they come.
+        self._weights = [1.0 - _RARE, *[_RARE / max(1, len(names) - 1)] * (len(names) - 1)]
+        self._dice = dice
+
+    def event(self, number: int, prefix: str) -> Event:
+        [name] = self._dice.choices(self._names, self._weights)
+        key = f"key-{self._dice.randrange(_KEYS)}"
+        return Event.new("shop", name, {"n": number}, id=f"{prefix}{number}", partitionkey=key)
 
 
 class Traffic(threading.Thread):
@@ -36,14 +53,10 @@ class Traffic(threading.Thread):
         self.doubtful = 0
         """How many events were not acknowledged; some of them may be in the log all the same."""
         self._connect = connect
-        self._dependencies = dependencies
-        # All but the first are rare: a trigger's joined actions are invoked one after the other, one per transaction,
-        # and the rarest of its events decides how often they come.
-        self._weights = [1.0 - _RARE, *[_RARE / max(1, len(dependencies) - 1)] * (len(dependencies) - 1)]
+        self._mixture = Mixture(dependencies, random.Random(seed))
         self._rate = rate
         self._largest_batch = round(_HASTE * rate * _TURN_SECONDS) + 1
         self._congested = congested
-        self._random = random.Random(seed)
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -58,7 +71,7 @@ class Traffic(threading.Thread):
             due = int((time.monotonic() - began) * self._rate) - sent
             if self._congested():
                 continue
-            batch = [self._event(sent + number) for number in range(min(due, self._largest_batch))]
+            batch = [self._mixture.event(sent + number, _PREFIX) for number in range(min(due, self._largest_batch))]
             sent += len(batch)
             try:
                 bus.publish_all(batch)
@@ -68,8 +81,3 @@ class Traffic(threading.Thread):
                 bus.close()
                 bus = self._connect()
         bus.close()
-
-    def _event(self, number: int) -> Event:
-        [name] = self._random.choices(self._dependencies, self._weights)
-        key = f"key-{self._random.randrange(_KEYS)}"
-        return Event.new("shop", name, {"n": number}, id=f"e{number}", partitionkey=key)

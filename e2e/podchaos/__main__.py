@@ -4,7 +4,7 @@ python -m e2e.podchaos                                       the published figur
 python -m e2e.podchaos --events 2000 --deletions 6           a quick look
 python -m e2e.podchaos --seed 4711                           the same order of deletions again
 
-Exits 1 on any finding; build/podchaos then has the logs of pods and controller and all that is needed to look into it.
+Exits 1 on any finding; build/podchaos then has the logs of all pods and all that is needed to look into it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _options() -> Options:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     standard = Options(seed=random.randrange(10**6))
     arguments.add_argument("--seed", type=int, default=standard.seed, help="the order of the deletions")
-    arguments.add_argument("--events", type=int, default=standard.events, help="at least so many")
+    arguments.add_argument("--events", type=int, default=standard.events, help="published, at least so many")
     arguments.add_argument("--deletions", type=int, default=standard.deletions, help="of sensor pods, at least so many")
     arguments.add_argument("--replicas", type=int, default=standard.replicas, help="of the sensor, and partitions")
     arguments.add_argument(

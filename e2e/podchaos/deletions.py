@@ -7,22 +7,25 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 from kubernetes.client import ApiException
 
 from e2e.chaos.traffic import Traffic
-from e2e.podchaos.controller import ControllerProcess
 from e2e.podchaos.pods import Pod, Pods
-from e2e.podchaos.resources import CLOCK, Resources
+from e2e.podchaos.resources import CLOCK, CONTROLLER, RECEIVER, SENSOR, Resources
+from e2e.podchaos.senders import SHARE, Senders
 
 # Seconds between two deletions of a kind.
 _BETWEEN_PODS = 3.0, 8.0
+_BETWEEN_RECEIVERS = 12.0, 25.0
 _BETWEEN_LEADERS = 12.0, 25.0
 _BETWEEN_CONTROLLERS = 25.0, 50.0
 _LOOK_SECONDS = 0.2
 _KILLED = 0.5
 """How many of those that are deleted are killed, too."""
+_Choice: TypeAlias = Callable[[str, random.Random], Awaitable[Pod | None]]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -31,7 +34,7 @@ class Options(msgspec.Struct, frozen=True):
     seed: int
     events: int = 20_000
     deletions: int = 60
-    """Of pods of the sensor. It goes on until there were so many, and so many events."""
+    """Of pods of the sensor. It goes on until there were so many, and so many events were published."""
     replicas: int = 3
     """And partitions."""
     dependencies: int = 3
@@ -39,21 +42,23 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Deletions:
-    """Of the sensor's pods, the clock's leaders and the controller, all at a time."""
+    """Of the pods of sensor, event sources and controller, all at a time, while some events are sent to pods."""
 
-    def __init__(self, options: Options, pods: Pods, resources: Resources, controller: ControllerProcess) -> None:
+    def __init__(self, options: Options, pods: Pods, resources: Resources, senders: Senders) -> None:
         self._options = options
         self._pods = pods
         self._resources = resources
-        self._controller = controller
+        self._senders = senders
 
     async def rage(self, traffic: Traffic) -> None:
+        self._senders.start(lambda: SHARE * traffic.published)
         kinds = [
-            asyncio.create_task(self._again_and_again(one, between))
-            for one, between in (
-                (self._sensor_pod, _BETWEEN_PODS),
-                (self._leader, _BETWEEN_LEADERS),
-                (self._kill_controller, _BETWEEN_CONTROLLERS),
+            asyncio.create_task(self._again_and_again(owner, choose, between))
+            for owner, choose, between in (
+                (SENSOR, self._any, _BETWEEN_PODS),
+                (RECEIVER, self._any, _BETWEEN_RECEIVERS),
+                (CLOCK, self._leader, _BETWEEN_LEADERS),
+                (CONTROLLER, self._leader_or_any, _BETWEEN_CONTROLLERS),
             )
         ]
         while not self._enough(traffic):
@@ -64,47 +69,39 @@ class Deletions:
         for kind in kinds:
             kind.cancel()
         await asyncio.gather(*kinds, return_exceptions=True)
-        await self._end_clock()
+        await asyncio.to_thread(self._senders.stop)
+        await self._end_sources()
 
     def _enough(self, traffic: Traffic) -> bool:
         return traffic.published >= self._options.events and self._pods.deletions() >= self._options.deletions
 
-    async def _again_and_again(
-        self, one: Callable[[random.Random], Awaitable[None]], between: tuple[float, float]
-    ) -> None:
-        dice = random.Random(f"{self._options.seed} {one.__name__}")
+    async def _again_and_again(self, owner: str, choose: _Choice, between: tuple[float, float]) -> None:
+        dice = random.Random(f"{self._options.seed} {owner}")
         while True:
             await asyncio.sleep(dice.uniform(*between))
-            await one(dice)
+            pod = await choose(owner, dice)
+            if pod is not None:
+                await asyncio.to_thread(partial(self._pods.delete, pod, killed=dice.random() < _KILLED))
 
-    async def _sensor_pod(self, dice: random.Random) -> None:
-        """Ready or not; but where nobody else is ready, nobody could lose anything."""
-        while not (candidates := self._candidates()):
+    async def _any(self, owner: str, dice: random.Random) -> Pod:
+        """Ready or not, be it the only one that is; but where nobody is ready, nobody could lose anything."""
+        while not any(pod.ready_ms is not None for pod in self._pods.untouched(owner)):
             await asyncio.sleep(_LOOK_SECONDS)
-        await self._delete(dice.choice(candidates), dice)
+        return dice.choice(self._pods.untouched(owner))
 
-    def _candidates(self) -> list[Pod]:
-        ready = self._pods.running()
-        there = [pod for pod in self._pods.known() if pod.of_sensor and pod.untouched]
-        return [pod for pod in there if any(other is not pod for other in ready)]
+    async def _leader(self, owner: str, _dice: random.Random) -> Pod | None:
+        """None while there is none: of the last one only the lease is left."""
+        with suppress(ApiException):  # nobody has led yet
+            leader = await asyncio.to_thread(self._resources.leader, owner)
+            return next((pod for pod in self._pods.untouched(owner) if pod.name == leader), None)
+        return None
 
-    async def _leader(self, dice: random.Random) -> None:
-        with suppress(ApiException):  # there has been no leader yet
-            leader = await asyncio.to_thread(self._resources.leader)
-            for pod in self._pods.clock():
-                if pod.name == leader:
-                    await self._delete(pod, dice)
+    async def _leader_or_any(self, owner: str, dice: random.Random) -> Pod:
+        return await self._leader(owner, dice) or await self._any(owner, dice)
 
-    async def _delete(self, pod: Pod, dice: random.Random) -> None:
-        await asyncio.to_thread(partial(self._pods.delete, pod, killed=dice.random() < _KILLED))
-
-    async def _kill_controller(self, dice: random.Random) -> None:
-        if not self._controller.alive:
-            self._pods.unexplained.append("the controller has ended by itself")
-        self._pods.faults["controller SIGKILL"] += 1
-        await asyncio.to_thread(self._controller.kill_and_start_again)
-
-    async def _end_clock(self) -> None:
-        """What it tells must have come to rest before the sensor can."""
-        await asyncio.to_thread(partial(self._resources.delete, "EventSource", CLOCK))
-        await self._pods.until_ended(lambda: [pod for pod in self._pods.known() if not pod.of_sensor], "EventSource")
+    async def _end_sources(self) -> None:
+        """What they tell must have come to rest before the sensor can."""
+        for source in (CLOCK, RECEIVER):
+            await asyncio.to_thread(self._resources.delete, "EventSource", source)
+        for source in (CLOCK, RECEIVER):
+            await self._pods.until_ended(source)

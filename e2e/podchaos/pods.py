@@ -2,7 +2,8 @@
 
 A pod that is deleted by force is gone from the cluster at once, but not from its node: there it is told to stop, and
 may run on beside the one that takes its place. One whose node loses power is told nothing: so half of them are killed,
-too. The mishap of a pod lasts until it says nothing any more, be its successor at work by then or not.
+too. The mishap of a pod lasts until it says nothing any more, be its successor at work by then or not. To be told to
+stop when there is nothing left to do is no mishap.
 """
 
 from __future__ import annotations
@@ -11,24 +12,24 @@ import asyncio
 import os
 import signal
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
 from kubernetes import client, watch
 from urllib3.exceptions import HTTPError
 
 from e2e.chaos.evidence import now_ms
+from e2e.podchaos.resources import CLOCK, CONTROLLER, RECEIVER, SENSOR
 from eventbus.controller.crds import GROUP
-from eventbus.controller.pods import MANAGED_BY
-from sensors.audit.invocations import Call, Mishap
+from sensors.audit.invocations import Mishap
 
-DELETED = "pod deleted by force"
-KILLED = "pod deleted by force and killed"
+DELETED = "deleted by force"
+KILLED = "deleted by force and killed"
+_CALLED = {SENSOR: "sensor pod", CLOCK: "calendar leader", RECEIVER: "webhook pod", CONTROLLER: "controller pod"}
+_NAME = "app.kubernetes.io/name"
 _INDEX = "apps.kubernetes.io/pod-index"
 _WATCH_SECONDS = 5
 _STOP_SECONDS = 90.0
@@ -41,13 +42,14 @@ class Pod:
     def __init__(self, uid: str, name: str, labels: dict[str, str]) -> None:
         self.uid = uid
         self.name = name
-        self.of_sensor = f"{GROUP}/sensor" in labels
-        self.slot = int(labels[_INDEX]) if self.of_sensor else None
+        self.owner = labels.get(f"{GROUP}/sensor") or labels.get(f"{GROUP}/eventsource") or labels[_NAME]
+        """The name of the Sensor, the EventSource or the Deployment of the controller."""
+        self.slot = int(labels[_INDEX]) if self.owner == SENSOR else None
         self.address: str | None = None
         self.ready_ms: int | None = None
         self.deleted_ms: int | None = None
         """When somebody asked for it."""
-        self.doom = "SIGTERM"
+        self.doom = DELETED
         self.listed = True
         self.ended_ms: int | None = None
         """When it said nothing any more."""
@@ -58,9 +60,14 @@ class Pod:
     def untouched(self) -> bool:
         return self.listed and self.deleted_ms is None
 
+    @property
+    def called(self) -> str:
+        """As the report counts it."""
+        return f"{_CALLED[self.owner]} {self.doom}"
+
 
 class Pods:
-    """A fleet for a storm (`Replicas`): the pods of one sensor, and beside them those of an event source."""
+    """A fleet for a storm (`Replicas`): the pods of one sensor, and beside them all others of its namespace."""
 
     def __init__(self, connect: Callable[[], Any], namespace: str, directory: Path, retire: Callable[[], None]) -> None:
         """`retire` deletes the Sensor."""
@@ -73,7 +80,6 @@ class Pods:
         self._directory = directory
         self._retire = retire
         self._pods: dict[str, Pod] = {}
-        self._stopping_ms = 0
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="pods", daemon=True)
         self._watcher.start()
@@ -89,16 +95,15 @@ class Pods:
 
     def running(self) -> list[Pod]:
         """Those of the sensor that are ready."""
-        return [pod for pod in self.known() if pod.of_sensor and pod.untouched and pod.ready_ms is not None]
+        return [pod for pod in self.untouched(SENSOR) if pod.ready_ms is not None]
 
     def logs(self) -> dict[int, Path]:
         return {pod.slot: self._log(pod) for pod in self.known() if pod.slot is not None and pod.follower is not None}
 
     async def stop(self) -> None:
         """As an operator does: without its Sensor, no pod stays."""
-        self._stopping_ms = now_ms()
         await asyncio.to_thread(self._retire)
-        await self.until_ended(self.known, "Sensor")
+        await self.until_ended(SENSOR)
         self.mishaps += self._account()
         self.unexplained += [f"{pod.name} was restarted {pod.restarts} times" for pod in self.known() if pod.restarts]
 
@@ -107,8 +112,11 @@ class Pods:
     def known(self) -> list[Pod]:
         return list(self._pods.values())
 
-    def clock(self) -> list[Pod]:
-        return [pod for pod in self.known() if not pod.of_sensor and pod.untouched]
+    def of(self, owner: str) -> list[Pod]:
+        return [pod for pod in self.known() if pod.owner == owner]
+
+    def untouched(self, owner: str) -> list[Pod]:
+        return [pod for pod in self.of(owner) if pod.untouched]
 
     def delete(self, pod: Pod, *, killed: bool) -> None:
         """By force. The cluster does not wait for its end."""
@@ -117,48 +125,36 @@ class Pods:
             self._core.delete_namespaced_pod(pod.name, self._namespace, grace_period_seconds=0)
         if killed:
             _kill(pod)
-        self.faults[pod.doom if pod.of_sensor else pod.doom.replace("pod", "leader")] += 1
+        self.faults[pod.called] += 1
 
     def deletions(self) -> int:
         """Of the sensor's pods."""
-        return self.faults[DELETED] + self.faults[KILLED]
+        return sum(pod.deleted_ms is not None for pod in self.of(SENSOR))
 
-    async def until_ended(self, pods: Callable[[], Sequence[Pod]], owner: str) -> None:
+    def deletions_at_work(self) -> int:
+        """Of the sensor's pods that were ready then."""
+        return sum(
+            pod.ready_ms is not None and pod.deleted_ms is not None and pod.ready_ms <= pod.deleted_ms
+            for pod in self.of(SENSOR)
+        )
+
+    async def until_ended(self, owner: str) -> None:
         """What the pods of a resource must do that was deleted."""
         try:
             async with asyncio.timeout(_STOP_SECONDS):
-                while any(pod.listed or pod.ended_ms is None for pod in pods()):
+                while any(pod.listed or pod.ended_ms is None for pod in self.of(owner)):
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            self.unexplained.append(f"pods run {_STOP_SECONDS:g} s after their {owner} was deleted")
-
-    def attributed(self, calls: Iterable[Call]) -> list[Call]:
-        """Calls with the slots of the pods that have called, instead of their addresses."""
-        known = {address: str(min(slots)) for address, slots in self._slots().items()}
-        return [msgspec.structs.replace(call, replica=known.get(call.replica, call.replica)) for call in calls]
-
-    def mistaken(self) -> list[str]:
-        """Of which it cannot be told who has called. There are more addresses than pods in a run, and they go round."""
-        return [
-            f"{address} was that of the slots {slots}" for address, slots in self._slots().items() if len(slots) > 1
-        ]
-
-    def _slots(self) -> dict[str, set[int]]:
-        slots: defaultdict[str, set[int]] = defaultdict(set)
-        for pod in self.known():
-            if pod.address is not None and pod.slot is not None:
-                slots[pod.address].add(pod.slot)
-        return slots
+            self.unexplained.append(f"pods run {_STOP_SECONDS:g} s after `{owner}` was deleted")
 
     # --- how it comes to know ---------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         """A watch ends now and then. What was missed in between a list tells."""
         core: Any = client.CoreV1Api(self._connect())
-        asked = partial(core.list_namespaced_pod, self._namespace, label_selector=MANAGED_BY)
         while not self._closed.is_set():
             with suppress(client.ApiException, HTTPError):
-                found = asked()
+                found = core.list_namespaced_pod(self._namespace)
                 for each in found.items:
                     self._see(each)
                 there = {each.metadata.uid for each in found.items}
@@ -172,7 +168,6 @@ class Pods:
         for change in changes.stream(
             core.list_namespaced_pod,
             self._namespace,
-            label_selector=MANAGED_BY,
             resource_version=version,
             timeout_seconds=_WATCH_SECONDS,
         ):
@@ -205,16 +200,14 @@ class Pods:
         pod.ended_ms = now_ms()
 
     def _log(self, pod: Pod) -> Path:
-        return self._directory / (f"sensor.{pod.slot}.log" if pod.of_sensor else f"{pod.name}.log")
+        return self._directory / (f"{pod.name}.log" if pod.slot is None else f"sensor.{pod.slot}.log")
 
     # --- the account ------------------------------------------------------------------------------------------------
 
     def _account(self) -> Iterable[Mishap]:
-        for pod in self.known():
-            if pod.of_sensor:
-                began = self._stopping_ms if pod.deleted_ms is None else pod.deleted_ms
-                ended = now_ms() if pod.ended_ms is None else pod.ended_ms
-                yield Mishap(str(pod.slot), began, ended, pod.doom)
+        for pod in self.of(SENSOR):
+            if pod.deleted_ms is not None:
+                yield Mishap(str(pod.slot), pod.deleted_ms, pod.ended_ms or now_ms(), pod.called)
 
 
 def _unlist(pod: Pod) -> None:

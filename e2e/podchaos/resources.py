@@ -1,19 +1,25 @@
-"""What is applied to the cluster: definitions, a bus, the sensor that is tormented, a clock that elects its leader."""
+"""What is applied to the cluster: a bus, the sensor that is tormented, a clock that elects its leader, a receiver."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 from kubernetes import client
 
 from e2e.chaos.manifest import Mode, manifest
-from eventbus.controller.crds import GROUP, RESOURCES, VERSION, definitions
+from eventbus.controller.crds import GROUP, RESOURCES, VERSION
 from eventbus.controller.pods import MANIFEST_FILE
 
 SENSOR = "chaos"
+CONTROLLER = "eventbus-controller"
 CLOCK = "clock"
 TICK_SECONDS = 1
+RECEIVER = "shop"
+"""The name that the sensor's dependencies ask for: what is sent to it is as good as what is published."""
+RECEIVER_PORT = 12000
+_LEASES = {CLOCK: f"eventsource-{CLOCK}", CONTROLLER: CONTROLLER}
 _PLURALS = {each.manifest.called: each.plural for each in RESOURCES}
 
 
@@ -24,23 +30,6 @@ class Resources:
         self._namespace = namespace
         self._core: Any = client.CoreV1Api(api)
         self._custom: Any = client.CustomObjectsApi(api)
-        self._definitions: Any = client.ApiextensionsV1Api(api)
-
-    def define(self) -> None:
-        """Also where it is done already."""
-        for each in definitions():
-            try:
-                self._definitions.create_custom_resource_definition(each)
-            except client.ApiException as error:
-                if error.status != 409:
-                    raise
-
-    def defined(self) -> bool:
-        served = [self._definitions.read_custom_resource_definition(each["metadata"]["name"]) for each in definitions()]
-        return all(
-            any(condition.type == "Established" and condition.status == "True" for condition in each.status.conditions)
-            for each in served
-        )
 
     def create_bus(self, bootstrap_servers: str) -> None:
         self._create("EventBus", "default", {"kafka": {"url": bootstrap_servers}})
@@ -53,6 +42,10 @@ class Resources:
         self._create(
             "EventSource", CLOCK, {"replicas": replicas, "calendar": {"tick": {"interval": f"{TICK_SECONDS}s"}}}
         )
+
+    def create_receiver(self, names: Sequence[str], replicas: int) -> None:
+        endpoints = {name: {"port": RECEIVER_PORT, "endpoint": f"/{name}"} for name in names}
+        self._create("EventSource", RECEIVER, {"replicas": replicas, "webhook": endpoints})
 
     def delete(self, kind: str, name: str) -> None:
         self._custom.delete_namespaced_custom_object(GROUP, VERSION, self._namespace, _PLURALS[kind], name)
@@ -68,10 +61,10 @@ class Resources:
         mounted = self._core.read_namespaced_config_map(f"{SENSOR}-sensor", self._namespace)
         return str(mounted.data[MANIFEST_FILE])
 
-    def leader(self) -> str:
-        """The pod that leads the clock's, or that did until its lease runs out."""
+    def leader(self, of: str) -> str:
+        """The pod that leads those of the clock or of the controller, or that did until its lease runs out."""
         leases: Any = client.CoordinationV1Api(self._core.api_client)
-        lease = leases.read_namespaced_lease(f"eventsource-{CLOCK}", self._namespace)
+        lease = leases.read_namespaced_lease(_LEASES[of], self._namespace)
         return str(lease.spec.holder_identity).partition("_")[0]
 
     def _create(self, kind: str, name: str, spec: dict[str, Any]) -> None:
