@@ -15,7 +15,7 @@ EVENTS ?= 20000
 DELETIONS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e docs lock clean
+.PHONY: help demo test test-spark test-brokers test-others lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,14 +23,21 @@ help: ## List the targets
 demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is killed; nothing is lost
 	$(RUN)/bin/eventbus demo
 
-# Spark, a secured broker and other people's servers mostly start and wait: they do so beside everything else.
-SLOW := tests/spark tests/security tests/eventsources
+# Spark, brokers and other people's servers mostly start and wait: these tests do so beside all others.
+SPARK := tests/spark tests/security
+BROKERS := tests/cli tests/contract tests/eventsources tests/faults tests/pipeline
 
 test: lint ## Lint, then run all tests
 	@mkdir -p build
-	@$(BIN)/python -m pytest $(SLOW) > build/test-slow.log 2>&1 & slow=$$!; trap "kill $$slow" INT TERM; \
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(SLOW)); others=$$?; \
-	echo "waiting for $(SLOW)"; wait $$slow; slow=$$?; cat build/test-slow.log; exit $$((others + slow))
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going test-spark test-brokers test-others
+
+test-spark: TESTS := $(SPARK)
+test-brokers: TESTS := $(BROKERS)
+test-spark test-brokers:
+	@$(BIN)/python -m pytest $(TESTS) > build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
+
+test-others:
+	@$(BIN)/python -m pytest $(addprefix --ignore=,$(SPARK) $(BROKERS))
 
 lint: $(DEV)/.installed ## Style, types, layers
 	$(BIN)/ruff check .

@@ -45,9 +45,9 @@ EVENTS = """\
 """
 
 
-@pytest.fixture
-def logging_as_it_was() -> Iterator[None]:
-    """For tests that set up logging as a command does."""
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Commands set up logging for their process, which here is that of all tests."""
     root, ours = logging.getLogger(), logging.getLogger("eventbus")
     handlers, levels = root.handlers[:], (root.level, ours.level)
     yield

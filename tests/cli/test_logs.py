@@ -11,8 +11,6 @@ import pytest
 from eventbus.cli.logs import LogFormat, set_up_logging
 from eventbus.logfields import carry
 
-pytestmark = pytest.mark.usefixtures("logging_as_it_was")
-
 
 def _written(log_format: LogFormat, capsys: pytest.CaptureFixture[str], **fields: str) -> str:
     def write() -> None:

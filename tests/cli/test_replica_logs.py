@@ -16,8 +16,6 @@ from sensors.audit.invocations import Mishap
 from sensors.replicalogs import last_words, own_mishaps
 from tests.pipeline.world import World
 
-pytestmark = pytest.mark.usefixtures("logging_as_it_was")
-
 SLOT = 7
 
 

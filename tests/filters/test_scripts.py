@@ -145,9 +145,9 @@ def test_a_hostile_or_failing_filter_is_stopped(patient_host: ScriptHost, source
         ("local t = {} for i = 1, 9 do t[i] = ('x' .. i):rep(1e6) end return t", "larger than 8 MiB"),
     ],
 )
-def test_a_transform_that_returns_no_json_is_refused(host: ScriptHost, source: str, message: str) -> None:
+def test_a_transform_that_returns_no_json_is_refused(patient_host: ScriptHost, source: str, message: str) -> None:
     with pytest.raises(ScriptError, match=message):
-        _lua(host, source)
+        _lua(patient_host, source)
 
 
 # --- jq -------------------------------------------------------------------------------------------------------------
