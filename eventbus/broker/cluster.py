@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -156,21 +156,27 @@ class EmbeddedBroker:
 
     def _start(self, nodes: Sequence[Node]) -> None:
         data = self._running()
+        if len(nodes) == self._count and any(node.was_killed() for node in nodes):
+            self._bury(nodes)
         for node in nodes:
             node.start(data.lock)
-        deadline = time.monotonic() + START_SECONDS
-        for node in nodes:
-            self._wait_until_ready(node, deadline)
+        _wait_for(nodes, self._answers)
 
-    def _wait_until_ready(self, node: Node, deadline: float) -> None:
-        while not self._answers(node):
-            if not node.is_alive():
-                raise BrokerError(f"node {node.address.number} ended while it started. {node.last_words()}")
-            if time.monotonic() > deadline:
-                raise BrokerError(
-                    f"node {node.address.number} did not answer within {START_SECONDS:.0f} s. {node.last_words()}"
-                )
-            time.sleep(0.05)
+    def _bury(self, nodes: Sequence[Node]) -> None:
+        """Let the controllers find, before any broker is back, that all of them are dead.
+
+        A broker that comes back before its session has ended leads its partitions as if nothing had happened. When the
+        session ends they have no leader for a moment, and Kafka 4.3 takes such partitions for deleted: a transaction
+        that is being ended right then stays open for ever.
+        """
+        data = self._running()
+        for node in nodes:
+            node.start(data.lock, controller_only=True)
+        _wait_for(nodes, lambda _: _all_dead(nodes))
+        for node in nodes:
+            node.terminate()
+        for node in nodes:
+            node.wait(STOP_SECONDS)
 
     def _answers(self, node: Node) -> bool:
         """Tell whether the node answers a metadata request and knows all nodes that run."""
@@ -193,3 +199,23 @@ class EmbeddedBroker:
         if not self._data:
             raise BrokerError("this broker does not run: start it first")
         return self._data
+
+
+def _all_dead(nodes: Sequence[Node]) -> bool:
+    """Tell whether the controller that leads takes all brokers for dead, and most of the others know."""
+    known = [node.brokers() for node in nodes]
+    leading = [node.brokers() for node in nodes if node.is_active_controller()]
+    return any(known.count(each) > len(nodes) // 2 and not any(each.values()) for each in leading)
+
+
+def _wait_for(nodes: Sequence[Node], ready: Callable[[Node], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    for node in nodes:
+        while not ready(node):
+            if not node.is_alive():
+                raise BrokerError(f"node {node.address.number} ended while it started. {node.last_words()}")
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"node {node.address.number} did not answer within {START_SECONDS:.0f} s. {node.last_words()}"
+                )
+            time.sleep(0.05)

@@ -37,10 +37,34 @@ def server_properties(
     node: NodeAddress, cluster: Sequence[NodeAddress], data: Path, further: Further = nothing_further
 ) -> str:
     """Return the text of this node's properties file."""
+    return _text({**_settings(node, cluster, data), **further(node)})
+
+
+def controller_properties(
+    node: NodeAddress, cluster: Sequence[NodeAddress], data: Path, further: Further = nothing_further
+) -> str:
+    """Of the node without its broker: a controller that soon takes every broker for dead."""
+    settings = {**_settings(node, cluster, data), **further(node)}
+    del settings["inter.broker.listener.name"]
+    listener = f"CONTROLLER://{HOST}:{node.controller_port}"
+    return _text(
+        settings
+        | {
+            "process.roles": "controller",
+            "listeners": listener,
+            "advertised.listeners": listener,
+            "broker.session.timeout.ms": 200,
+            "broker.heartbeat.interval.ms": 100,
+        }
+    )
+
+
+def _settings(node: NodeAddress, cluster: Sequence[NodeAddress], data: Path) -> dict[str, object]:
     replicas = len(cluster)
+    alone = replicas == 1
     in_sync = max(1, replicas - 1)
     listeners = f"BROKER://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}"
-    settings: dict[str, object] = {
+    return {
         "process.roles": "broker,controller",
         "node.id": node.number,
         "controller.quorum.voters": ",".join(f"{each.number}@{HOST}:{each.controller_port}" for each in cluster),
@@ -58,17 +82,18 @@ def server_properties(
         "transaction.state.log.num.partitions": 8,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
-        # How often Kafka looks whether a transaction has timed out, and a survivor waits for that. But a node that was
-        # killed takes its old registration for its own until the session below has ended. A transaction that it aborts
-        # before that stays open for ever: it finds no leaders, and takes the partitions for deleted.
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 8000,
+        # How often Kafka looks whether a transaction has timed out, and a survivor waits for that. But Kafka takes
+        # partitions without a leader for deleted, and a transaction that it aborts then stays open for ever. One of
+        # several nodes that was killed leads on until the session below has ended, and is then deposed.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000 if alone else 8000,
         "share.coordinator.state.topic.num.partitions": 8,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 1000,
-        # A node that was killed may come back when its session has ended: soon, but not at every hiccup.
-        "broker.session.timeout.ms": 5000,
+        # A node that was killed may come back when its session has ended: soon, but not at every hiccup. Nobody could
+        # lead in the place of a single one, which is never to be deposed.
+        "broker.session.timeout.ms": 60_000 if alone else 5000,
         "broker.heartbeat.interval.ms": 1000,
         # Small: files that are preallocated, buffers and threads sized for one developer's machine.
         "log.segment.bytes": 64 * MIB,
@@ -78,7 +103,10 @@ def server_properties(
         "num.io.threads": 4,
         "background.threads": 2,
     }
-    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in (settings | {**further(node)}).items())
+
+
+def _text(settings: Mapping[str, object]) -> str:
+    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in settings.items())
 
 
 def _escaped(value: str) -> str:

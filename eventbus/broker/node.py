@@ -1,7 +1,8 @@
 """One Kafka node: a Java process under a guard that ends it when we are gone.
 
 node-1/
-    server.properties   written at every start: ports may change
+    server.properties, controller.properties
+                        written at every start: ports may change
     formatted           present when Kafka has prepared `data`
     data/               Kafka's own
     server.log          what Kafka logs, rolled at 10 MB
@@ -12,6 +13,7 @@ node-1/
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +25,13 @@ from typing import IO, cast
 
 import msgspec
 
-from eventbus.broker.config import Further, NodeAddress, nothing_further, server_properties
+from eventbus.broker.config import (
+    Further,
+    NodeAddress,
+    controller_properties,
+    nothing_further,
+    server_properties,
+)
 from eventbus.broker.errors import BrokerError
 from eventbus.jvm.places import explained
 
@@ -32,6 +40,10 @@ GUARD = Path(__file__).with_name("guard.py")
 LOG4J = Path(__file__).with_name("log4j2.properties")
 LAST_LINES = 12
 LINE_LENGTH = 300
+_ACTIVE = "Becoming the active controller"
+_REGISTRATION = re.compile(r"Replayed .*brokerId=(\d+), .*\bfenced=(true|false|1|-1)\b")
+"""What a controller logs of every broker when it reads its own log, and of every change."""
+_FENCED = frozenset(("true", "1"))
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -69,24 +81,27 @@ class Node:
         self._runtime = runtime
         self._temporary = temporary
         self._properties = directory / "server.properties"
+        self._controller_properties = directory / "controller.properties"
+        self._data = directory / "data"
         self._formatted = directory / "formatted"
         self._log_start = 0
         self._guard: subprocess.Popen[bytes] | None = None
 
     def prepare(self, cluster: Sequence[NodeAddress], further: Further = nothing_further) -> None:
         """Write what the node reads at its start."""
-        properties = server_properties(self.address, cluster, self.directory / "data", further)
+        described = self.address, cluster, self._data, further
         with explained(self.directory):
             self.directory.mkdir(exist_ok=True)
             shutil.rmtree(self.directory / "tmp", ignore_errors=True)
             (self.directory / "tmp").mkdir()
-            self._properties.write_text(properties, "ascii")
+            self._properties.write_text(server_properties(*described), "ascii")
+            self._controller_properties.write_text(controller_properties(*described), "ascii")
 
     def format(self, cluster_id: str) -> None:
         """Let Kafka prepare the data of a new node. What an interrupted attempt left is dropped: it held nothing."""
         if self._formatted.exists():
             return
-        shutil.rmtree(self.directory / "data", ignore_errors=True)
+        shutil.rmtree(self._data, ignore_errors=True)
         arguments = ("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", self._properties)
         with explained(self.directory), self.console_file.open("wb") as console:
             formatted = subprocess.run(
@@ -102,12 +117,13 @@ class Node:
         if formatted.returncode != 0:
             raise BrokerError(f"Kafka could not prepare its data. {self.last_words()}")
 
-    def start(self, lock: int) -> None:
+    def start(self, lock: int, *, controller_only: bool = False) -> None:
         """Start the process; its guard keeps the file descriptor `lock` open until the process has ended."""
         self.pid = 0
         self._log_start = _size(self.log_file)
         remove = self.directory if self._temporary else ""
-        command = self._runtime.command(self.directory, "kafka.Kafka", self._properties)
+        properties = self._controller_properties if controller_only else self._properties
+        command = self._runtime.command(self.directory, "kafka.Kafka", properties)
         with explained(self.directory), self.console_file.open("wb") as console:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", GUARD, remove, *command],
@@ -125,6 +141,19 @@ class Node:
                 self._abandon(self._guard)
         if not self.pid:
             raise BrokerError(f"{self._runtime.java} could not be started. {self.last_words()}")
+
+    def was_killed(self) -> bool:
+        """Tell whether it has run before, and had no time to stop."""
+        return (self._data / "__cluster_metadata-0").exists() and not (self._data / ".kafka_cleanshutdown").exists()
+
+    def is_active_controller(self) -> bool:
+        """Tell whether it has read all that the controllers know, and leads them."""
+        return any(_ACTIVE in line for line in _lines(self.log_file, self._log_start))
+
+    def brokers(self) -> dict[str, bool]:
+        """The brokers that its controller has read of, and whether it takes them for alive."""
+        found = filter(None, map(_REGISTRATION.search, _lines(self.log_file, self._log_start)))
+        return {each[1]: each[2] not in _FENCED for each in found}
 
     def is_alive(self) -> bool:
         """Tell whether the process runs."""

@@ -94,9 +94,9 @@ def test_replication_fits_the_number_of_nodes(nodes: int, in_sync: int) -> None:
     assert "0.0.0.0" not in properties["listeners"]
 
 
-def test_no_transaction_is_aborted_before_a_killed_node_has_registered_anew() -> None:
-    """Until then its partitions lose their leaders once more, and Kafka leaves such a transaction open for ever."""
-    node = NodeAddress(1, 9092, 19092)
-    properties = dict(line.split("=", 1) for line in server_properties(node, [node], Path("/data")).splitlines())
+def test_no_transaction_is_aborted_before_one_of_several_killed_nodes_was_deposed() -> None:
+    """Its partitions lose their leaders then, and Kafka leaves such a transaction open for ever."""
+    nodes = [NodeAddress(number, 9091 + number, 19091 + number) for number in (1, 2, 3)]
+    properties = dict(line.split("=", 1) for line in server_properties(nodes[0], nodes, Path("/data")).splitlines())
     first_look = int(properties["transaction.abort.timed.out.transaction.cleanup.interval.ms"])
     assert int(properties["broker.session.timeout.ms"]) + 2000 <= first_look <= 9000

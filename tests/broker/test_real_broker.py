@@ -109,6 +109,31 @@ def test_three_nodes_replicate_survive_the_loss_of_one_and_leave_nothing(tempora
     assert not list(temporary.iterdir())
 
 
+def runs(log: Path) -> list[bytes]:
+    """What a node has logged, run by run."""
+    return log.read_bytes().split(b"Registered signal handlers")[1:]
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_brokers_that_were_all_killed_lead_nothing_before_they_are_registered_anew(nodes: int) -> None:
+    """Otherwise they are deposed a moment later, and Kafka loses sight of the transactions that end right then."""
+    with EmbeddedBroker(nodes=nodes, ephemeral=True) as broker:
+        create_topic(broker.bootstrap_servers, "kept")
+        write(broker.bootstrap_servers, "kept", b"before")
+        broker.kill()
+        broker.restart()
+        assert read(broker.bootstrap_servers, "kept", 1) == [b"before"]
+        _, controllers, brokers = zip(*map(runs, broker.log_files), strict=True)
+    assert any(b"because its session has timed out" in log for log in controllers)
+    assert not any(b"because its session has timed out" in log or b"DUPLICATE_BROKER" in log for log in brokers)
+
+
+def test_a_broker_that_was_stopped_starts_at_once(tmp_path: Path) -> None:
+    with EmbeddedBroker(data=tmp_path / "data", port=free_ports(1)[0]) as broker:
+        broker.restart()
+        assert len(runs(broker.log_files[0])) == 2
+
+
 def test_a_foreground_broker_told_to_end_keeps_its_data_and_gives_back_its_port(tmp_path: Path) -> None:
     data = tmp_path / "Größe & mehr"
     [port] = free_ports(1)  # not the default one: another broker on this machine may want that meanwhile
