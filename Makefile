@@ -15,7 +15,7 @@ EVENTS ?= 20000
 DELETIONS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark test-brokers test-others lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e docs lock clean
+.PHONY: help demo test test-spark test-brokers test-others lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e e2e-brokers e2e-cluster e2e-storms docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,17 +27,20 @@ demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is k
 SPARK := tests/spark tests/security
 BROKERS := tests/cli tests/contract tests/eventsources tests/faults tests/pipeline
 
-test: lint ## Lint, then run all tests
+test: $(DEV)/.installed ## Lint and run all tests
 	@mkdir -p build
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going test-spark test-brokers test-others
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going lint test-spark test-brokers test-others
 
 test-spark: TESTS := $(SPARK)
 test-brokers: TESTS := $(BROKERS)
 test-spark test-brokers:
-	@$(BIN)/python -m pytest $(TESTS) > build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
+	@$(call logged,$(TESTS))
 
 test-others:
 	@$(BIN)/python -m pytest $(addprefix --ignore=,$(SPARK) $(BROKERS))
+
+# What runs beside others is shown when it has ended.
+logged = $(BIN)/python -m pytest $(1) > build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
 
 lint: $(DEV)/.installed ## Style, types, layers
 	$(BIN)/ruff check .
@@ -73,9 +76,24 @@ podchaos: $(DEV)/.installed ## Delete DELETIONS pods on a real cluster while EVE
 held-restart: $(DEV)/.installed ## What a restart reads after an event was held for RECORDS records; writes build/held.json
 	$(BIN)/python -m e2e.chaos.held --records $(RECORDS)
 
+# What goes on without Kubernetes goes on while one is built and tried. Storms want the machine for themselves.
+STORMS := e2e/test_chaos.py e2e/test_podchaos.py
+ON_CLUSTER := $(addprefix e2e/test_,cluster.py cluster_building.py controller.py kubernetes_actions.py lease.py resource.py)
+
 e2e: $(DEV)/.installed ## Real brokers, real processes, a real Kubernetes
+	@mkdir -p build
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going e2e-brokers e2e-cluster; calm=$$?; \
+	$(MAKE) --no-print-directory e2e-storms && exit $$calm
+
+e2e-brokers:
+	@$(call logged,e2e $(addprefix --ignore=,$(STORMS) $(ON_CLUSTER)))
+
+e2e-cluster:
 	-$(BIN)/python -m e2e.cluster build
-	EVENTBUS_PODCHAOS_EVENTS=$(EVENTS) EVENTBUS_PODCHAOS_DELETIONS=$(DELETIONS) $(BIN)/python -m pytest e2e
+	$(BIN)/python -m pytest $(ON_CLUSTER)
+
+e2e-storms:
+	EVENTBUS_PODCHAOS_EVENTS=$(EVENTS) EVENTBUS_PODCHAOS_DELETIONS=$(DELETIONS) $(BIN)/python -m pytest $(STORMS)
 
 docs: $(DEV)/.installed ## Generate reference pages and diagrams
 	$(BIN)/python -m docs.generate

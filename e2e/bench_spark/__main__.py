@@ -77,8 +77,8 @@ def _measure(spark: SparkSession, bus: Bus, generated: Generated, rounds: int, c
     return {
         "records": generated.records,
         "seconds": {name: round(statistics.median(each), 2) for name, each in times.items()},
-        "audit": _ratios(times["count"], times["audit"]),
-        "backtest": _ratios(times["count_events"], times["backtest"]),
+        "audit": _ratios(times["count"], times["audit"], generated.core_seconds),
+        "backtest": _ratios(times["count_events"], times["backtest"], generated.core_seconds),
         "peak_mebibytes": memory.peak_mebibytes,
     }
 
@@ -120,13 +120,22 @@ def _backtest(history: History, generated: Generated) -> None:
         past.close()
 
 
-def _ratios(plain: list[float], ours: list[float]) -> dict[str, float]:
+def _ratios(plain: list[float], ours: list[float], core_seconds: float) -> dict[str, float]:
+    """`bound` is what reading and the sensor's core, on all cores and with nothing around them, would come to."""
     each = [one / other for one, other in zip(plain, ours, strict=True)]
-    return {"median": round(statistics.median(each), 2), "least": round(min(each), 2), "most": round(max(each), 2)}
+    read = statistics.median(plain)
+    return {
+        "median": round(statistics.median(each), 2),
+        "least": round(min(each), 2),
+        "most": round(max(each), 2),
+        "bound": round(read / (read + core_seconds / (os.cpu_count() or 1)), 2),
+    }
 
 
 def _print(console: Console, results: list[dict[str, Any]]) -> None:
-    table = Table("sensor", "records", "what", "ratio to read + count", "least – most", "seconds", "peak memory")
+    table = Table(
+        "sensor", "records", "what", "ratio to read + count", "least – most", "bound", "seconds", "peak memory"
+    )
     for result in results:
         for what in ("audit", "backtest"):
             ratio, seconds = result[what], result["seconds"]
@@ -136,6 +145,7 @@ def _print(console: Console, results: list[dict[str, Any]]) -> None:
                 what,
                 f"{ratio['median']} (goal ≥ {GOAL})",
                 f"{ratio['least']} – {ratio['most']}",
+                str(ratio["bound"]),
                 str(seconds[what]),
                 f"{result['peak_mebibytes']} MiB",
             )

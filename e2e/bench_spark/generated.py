@@ -69,6 +69,8 @@ class Generated:
         self._ends: dict[tuple[str, int], int] = {}
         self._number = 0
         self.records = 0
+        self.core_seconds = 0.0
+        """Of a processor: what match and join have taken for the events, with nothing around them."""
         self.fired: Counter[str] = Counter()
         self._producer = Producer(
             {
@@ -89,12 +91,17 @@ class Generated:
     def _block(self) -> None:
         now = time.time_ns() // 1_000_000
         events = [self._placed(output, now) for output in self._events()]
+        began = time.thread_time()
         matched = [output for event in events for output in self._matcher.outputs(event)]
+        self.core_seconds += time.thread_time() - began
         triggers = [self._placed(each, now) for each in matched if each.topic == self.name.topic(Kind.TRIGGER)]
         actions = [each for each in matched if each.topic == self.name.topic(Kind.ACTION)]
         self._commits = {}
         for partition, join in enumerate(self._joins):
-            step = join.step([each for each in triggers if each.partition == partition])
+            arrived = [each for each in triggers if each.partition == partition]
+            began = time.thread_time()
+            step = join.step(arrived)
+            self.core_seconds += time.thread_time() - began
             if step is not None:
                 actions += [each for each in step.outputs if each.topic == self.name.topic(Kind.ACTION)]
                 self._commits[partition] = step.commit

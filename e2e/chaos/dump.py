@@ -6,7 +6,7 @@ from eventbus.bus import Bus
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import RetriableError
 from eventbus.names import SensorName, Stage
-from eventbus.ports import Committed, Record
+from eventbus.ports import Committed, Reader, Record
 from sensors.inspection import stable_commits
 
 _PATIENCE = 300.0
@@ -20,7 +20,7 @@ def dump(bus: Bus, topic: str, partitions: int) -> list[Record]:
     records: list[Record] = []
     try:
         for partition in range(partitions):
-            first, end = reader.offsets(topic, partition)
+            first, end = _range(reader, topic, partition, deadline)
             reader.open(topic, partition, first)
             while reader.position(topic, partition) < end:
                 if deadline.over():
@@ -30,6 +30,16 @@ def dump(bus: Bus, topic: str, partitions: int) -> list[Record]:
     finally:
         reader.close()
     return records
+
+
+def _range(reader: Reader, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
+    """On a machine that a storm has worn out, an answer may be late."""
+    while True:
+        try:
+            return reader.offsets(topic, partition)
+        except RetriableError:
+            if deadline.over():
+                raise
 
 
 def ends_of(records: list[Record]) -> dict[int, int]:
