@@ -80,20 +80,21 @@ held-restart: $(DEV)/.installed ## What a restart reads after an event was held 
 STORMS := e2e/test_chaos.py e2e/test_podchaos.py
 ON_CLUSTER := $(addprefix e2e/test_,cluster.py cluster_building.py controller.py kubernetes_actions.py lease.py resource.py)
 
-e2e: $(DEV)/.installed ## Real brokers, real processes, a real Kubernetes
-	@mkdir -p build
+e2e: $(DEV)/.installed ## Real brokers, real processes, a real Kubernetes; all that they log is in build/e2e
+	@mkdir -p build/e2e
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going e2e-brokers e2e-cluster; calm=$$?; \
 	$(MAKE) --no-print-directory e2e-storms && exit $$calm
 
 e2e-brokers:
-	@$(call logged,e2e $(addprefix --ignore=,$(STORMS) $(ON_CLUSTER)))
+	@$(call logged,--basetemp=build/e2e/brokers e2e $(addprefix --ignore=,$(STORMS) $(ON_CLUSTER)))
 
 e2e-cluster:
 	-$(BIN)/python -m e2e.cluster build
-	$(BIN)/python -m pytest $(ON_CLUSTER)
+	$(BIN)/python -m pytest --basetemp=build/e2e/cluster $(ON_CLUSTER)
 
 e2e-storms:
-	EVENTBUS_PODCHAOS_EVENTS=$(EVENTS) EVENTBUS_PODCHAOS_DELETIONS=$(DELETIONS) $(BIN)/python -m pytest $(STORMS)
+	EVENTBUS_PODCHAOS_EVENTS=$(EVENTS) EVENTBUS_PODCHAOS_DELETIONS=$(DELETIONS) \
+	$(BIN)/python -m pytest --basetemp=build/e2e/storms $(STORMS)
 
 docs: $(DEV)/.installed ## Generate reference pages and diagrams
 	$(BIN)/python -m docs.generate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ class Kubernetes(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def kubernetes() -> Iterator[Kubernetes]:
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
     """The one that KUBECONFIG names, or one of our own for all tests together."""
     named = os.environ.get("KUBECONFIG")
     if named:
@@ -47,6 +48,7 @@ def kubernetes() -> Iterator[Kubernetes]:
         pytest.skip(reason)
     with Cluster() as own:
         yield Kubernetes(own.kubeconfig, own)
+        shutil.copytree(own.logs, tmp_path_factory.mktemp("kubernetes") / "logs")
 
 
 @pytest.fixture

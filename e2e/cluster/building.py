@@ -113,11 +113,12 @@ def _compile() -> None:
         raise MachineError("a Kubernetes of our own needs Go 1.24 or newer, to be built: install it, or set KUBECONFIG")
     require_free(place(), _NEEDED_MEBIBYTES, "building Kubernetes")
     caches = {"GOMODCACHE": str(place() / "gomod"), "GOCACHE": str(place() / "gocache"), "GOFLAGS": "-buildvcs=false"}
+    in_haste = {"CGO_ENABLED": "0", "GOGC": "400"}  # a compiler lives for seconds: let it collect little
     with TemporaryDirectory(dir=place()) as directory:
         made = Path(directory) / "bin"
         made.mkdir()
         command = ["go", "build", "-ldflags", f"-s -w {_version_flags()}", "-o", str(made), "./kubernetes", "./pause"]
-        _call(command, _SOURCES, {**caches, "CGO_ENABLED": "0"})
+        _call(command, _SOURCES, caches | in_haste)
         made.rename(_binaries())
 
 

@@ -53,7 +53,7 @@ def make() -> str:
             folder.chmod(0o755)  # Go lets nobody write there
         (source / "cmd" / "flushing.go").write_text(_FLUSH)
         command = ["go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(_made()), "."]
-        subprocess.run(command, check=True, cwd=source, env={**os.environ, "CGO_ENABLED": "0"})
+        subprocess.run(command, check=True, cwd=source, env={**os.environ, "CGO_ENABLED": "0", "GOGC": "400"})
     return str(_made())
 
 
