@@ -15,12 +15,12 @@ from e2e.chaos.storm import CALM_SECONDS, Options
 
 MINUTES = float(os.environ.get("EVENTBUS_CHAOS_MINUTES", "3"))
 SEED = int(os.environ.get("EVENTBUS_CHAOS_SEED") or random.randrange(10**6))
-_FAILOVERS_AND_VERDICT = 600.0
+_START_AND_VERDICT = 600.0
 
 
-@pytest.mark.timeout(MINUTES * 60 + CALM_SECONDS + _FAILOVERS_AND_VERDICT)
+@pytest.mark.timeout(MINUTES * 60 + CALM_SECONDS + _START_AND_VERDICT)
 def test_no_promise_is_broken_in_a_storm(tmp_path: Path) -> None:
     console = Console()
-    report, verdict = run(Options(minutes=MINUTES, seed=SEED), tmp_path, console)
+    report, verdict = run(Options(minutes=MINUTES, seed=SEED), tmp_path, console, failovers=0)
     show(console, report, verdict)
     assert verdict.clean, verdict.violations

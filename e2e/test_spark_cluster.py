@@ -28,6 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 WORKERS = 2
 BIN = Path(sys.executable).parent
 HOME = Path(pyspark.__file__).parent
+SPARK_CLASS, SPARK_SUBMIT = str(HOME / "bin" / "spark-class"), str(HOME / "bin" / "spark-submit")
 NOT_THE_SAME_TWICE = ("since", "until", "seconds", "took")
 
 
@@ -38,7 +39,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def daemon(kind: str, log: Path, *arguments: str) -> Iterator[None]:
-    command = [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", HOST, "--webui-port", "0"]
+    command = [SPARK_CLASS, f"org.apache.spark.deploy.{kind}", "--host", HOST, "--webui-port", "0"]
     with (
         log.open("wb") as out,
         subprocess.Popen([*command, *arguments], stdout=out, stderr=out, env=environment()) as it,
@@ -70,8 +71,8 @@ class Worked:
     def __init__(self, manifest: Path, bus: Bus) -> None:
         self._asked = [str(manifest), "--bootstrap-servers", bus.bootstrap_servers, "--namespace", bus.name.namespace]
 
-    def told(self, command: str, *options: str, by: Sequence[str | Path] = ()) -> Mapping[str, Any]:
-        arguments = [*by, BIN / "eventbus", command, *self._asked, "--output", "json", *options]
+    def told(self, command: str, *options: str, by: Sequence[str] = ()) -> Mapping[str, Any]:
+        arguments = [*by, str(BIN / "eventbus"), command, *self._asked, "--output", "json", *options]
         answer = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=False)
         assert answer.returncode == 0, answer.stderr
         told: dict[str, Any] = json.loads(answer.stdout)
@@ -100,5 +101,5 @@ def test_a_cluster_comes_to_what_this_machine_comes_to(command: str, worked: Wor
 
 def test_what_is_submitted_comes_to_the_same(worked: Worked, master: str) -> None:
     jars = ",".join(map(str, ensure_jars(CONNECTOR)))
-    submit = [HOME / "bin" / "spark-submit", "--master", master, "--jars", jars]
+    submit = [SPARK_SUBMIT, "--master", master, "--jars", jars]
     assert worked.told("audit", by=submit) == worked.told("audit")

@@ -40,6 +40,12 @@ class Failovers(msgspec.Struct, frozen=True):
     same_slot: list[float]
     survivor: list[float]
 
+    def worst(self) -> dict[str, float]:
+        return {
+            "failover_same_slot_seconds": round(max(self.same_slot), 2),
+            "failover_survivor_seconds": round(max(self.survivor), 2),
+        }
+
     def findings(self) -> list[str]:
         return [
             f"failover {name} took {worst:.1f} s, and {limit:g} s are promised"

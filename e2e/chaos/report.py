@@ -57,15 +57,14 @@ class Teller:
 
 
 def document(
-    options: Options, failovers: Failovers, aftermath: Aftermath, verdict: Verdict, seconds: float
+    options: Options, failovers: Failovers | None, aftermath: Aftermath, verdict: Verdict, seconds: float
 ) -> dict[str, object]:
     return {
         "seed": options.seed,
         **summary(aftermath, verdict),
         "longest_replay": aftermath.longest_replay,
         "seconds": round(seconds, 1),
-        "failover_same_slot_seconds": round(max(failovers.same_slot), 2),
-        "failover_survivor_seconds": round(max(failovers.survivor), 2),
+        **(failovers.worst() if failovers else {}),
         "minutes": options.minutes,
         "dependencies": options.dependencies,
         "partitions": options.partitions,
