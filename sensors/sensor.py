@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import msgspec
@@ -315,11 +316,25 @@ class _TopicPartitions(Mapping[str, int]):
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set, while the block runs."""
+    """An event that SIGTERM and SIGINT set, while the block runs.
+
+    It is set by a thread of its own. A handler interrupts whatever the main thread does, which may be to wait for this
+    very event: to set it right there would wait for its lock for ever.
+    """
     stopped = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    heard: SimpleQueue[bool] = SimpleQueue()  # whose `put` may interrupt itself
+
+    def listen() -> None:
+        if heard.get():
+            stopped.set()
+
+    listener = threading.Thread(target=listen, name="signals")
+    listener.start()
+    before = {number: signal.signal(number, lambda *_: heard.put(True)) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stopped
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        heard.put(False)
+        listener.join()

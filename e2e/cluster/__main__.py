@@ -9,13 +9,13 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from signal import SIGTERM, signal
-from threading import Event as Flag
+from signal import SIGTERM
 
 from e2e.cluster import Cluster
 from e2e.cluster.building import build, place
 from eventbus.errors import EventBusError, MachineError
 from eventbus.jvm.places import make_directory
+from sensors.sensor import stop_signals
 
 _USAGE = """python -m e2e.cluster …
   build          fetch and compile what is not there yet
@@ -90,10 +90,8 @@ def _down() -> None:
 
 
 def _keep() -> None:
-    stop = Flag()
-    signal(SIGTERM, lambda *_: stop.set())
     make_directory(place())
-    with _lock_file().open("a+b") as lock:
+    with stop_signals() as stop, _lock_file().open("a+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         lock.truncate(0)
         lock.write(str(os.getpid()).encode())

@@ -6,30 +6,28 @@ process was stopped just before or after. The line `lost` follows when a term is
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 
 from eventsources.election.elector import Elector
 from eventsources.election.kubernetes import KubernetesLeases
 from eventsources.election.lease import Timings
+from sensors.sensor import stop_signals
 
 _INTERVAL_SECONDS = 0.005
 
 
 def main(name: str, namespace: str, lease: str, renew_deadline: str, retry: str) -> None:
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     timings = Timings(int(lease), float(renew_deadline), float(retry))
-    elector = Elector(KubernetesLeases(f"eventsource-{name}", namespace), timings, on_lost=lambda _: _say("lost"))
-    _say("ready")
-    while elector.wait_until_leading(stop) is not None:
-        while elector.leading and not stop.wait(_INTERVAL_SECONDS):
-            before, moment, after = elector.term, time.monotonic(), elector.term
-            if before is not None and before == after:
-                _say(f"{moment!r} {before}")
-    elector.close()
+    with stop_signals() as stop:
+        elector = Elector(KubernetesLeases(f"eventsource-{name}", namespace), timings, on_lost=lambda _: _say("lost"))
+        _say("ready")
+        while elector.wait_until_leading(stop) is not None:
+            while elector.leading and not stop.wait(_INTERVAL_SECONDS):
+                before, moment, after = elector.term, time.monotonic(), elector.term
+                if before is not None and before == after:
+                    _say(f"{moment!r} {before}")
+        elector.close()
 
 
 def _say(line: str) -> None:
