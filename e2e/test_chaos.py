@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from e2e.chaos.report import show
+from e2e.chaos.report import show, write
 from e2e.chaos.run import run
 from e2e.chaos.storm import CALM_SECONDS, Options
 
@@ -22,5 +22,6 @@ _START_AND_VERDICT = 600.0
 def test_no_promise_is_broken_in_a_storm(tmp_path: Path) -> None:
     console = Console()
     report, verdict = run(Options(minutes=MINUTES, seed=SEED), tmp_path, console, failovers=0)
+    write(report, tmp_path / "report.json")
     show(console, report, verdict)
     assert verdict.clean, verdict.violations

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from e2e.chaos.report import show
+from e2e.chaos.report import show, write
 from e2e.chaos.storm import CALM_SECONDS
 from e2e.conftest import Kubernetes
 from e2e.podchaos.deletions import Options
@@ -27,5 +27,6 @@ def test_no_promise_is_broken_when_pods_are_deleted(kubernetes: Kubernetes, tmp_
     console = Console()
     options = Options(seed=SEED, events=EVENTS, deletions=DELETIONS)
     report, verdict = run(options, kubernetes.cluster(), tmp_path, console)
+    write(report, tmp_path / "report.json")
     show(console, report, verdict)
     assert verdict.clean, verdict.violations
