@@ -50,6 +50,7 @@ class RedisServer:
             said += line
             if "eady to accept connections" in line:
                 return
+        self.stop()
         raise RuntimeError(f"redis-server does not start: {said}")
 
     def stop(self) -> None:
