@@ -124,16 +124,22 @@ def test_from_apply_to_action_and_back(operator: Operator, home: str) -> None:
     wait_for(lambda: "orders-sensor" not in operator.kubectl("get", "pods", "-n", home), "the pods to go")
 
 
+def _first_pod(operator: Operator, namespace: str) -> str:
+    """Its uid; nothing while there is none."""
+    wanted = "--ignore-not-found", "-o", "jsonpath={.metadata.uid}"
+    return operator.kubectl("get", "pod", "orders-sensor-0", "-n", namespace, *wanted)
+
+
 def test_scaling_restarts_nobody_and_another_spec_does(operator: Operator, home: str) -> None:
     operator.apply(_sensor("orders", home))
     operator.wait_until("sensor", "orders", home, "Ready")
-    first = operator.get("pod", "orders-sensor-0", home)["metadata"]["uid"]
+    first = _first_pod(operator, home)
     operator.kubectl("scale", "sensor", "orders", "-n", home, "--replicas=2")
     wait_for(lambda: "orders-sensor-1" in operator.kubectl("get", "pods", "-n", home), "another replica")
     operator.wait_until("sensor", "orders", home, "Ready")
-    assert operator.get("pod", "orders-sensor-0", home)["metadata"]["uid"] == first
+    assert _first_pod(operator, home) == first
     operator.apply(_sensor("orders", home, replicas=2, startFrom="earliest"))
-    wait_for(lambda: operator.get("pod", "orders-sensor-0", home)["metadata"]["uid"] != first, "a new pod")
+    wait_for(lambda: _first_pod(operator, home) not in ("", first), "a new pod")
     operator.wait_until("sensor", "orders", home, "Ready")
 
 
