@@ -6,6 +6,7 @@ node-1/
     formatted           present when Kafka has prepared `data`
     data/               Kafka's own
     server.log          what Kafka logs, rolled at 10 MB
+    controller.log      what it has logged when its controller ran alone last
     console.log         what Java itself printed since the last start
     tmp/                native libraries that Java unpacks
 """
@@ -52,13 +53,13 @@ class Runtime(msgspec.Struct, frozen=True):
     java: Path
     jars: Sequence[Path]
 
-    def command(self, node: Path, main_class: str, *arguments: str | Path) -> list[str]:
+    def command(self, node: Path, log: Path, main_class: str, *arguments: str | Path) -> list[str]:
         """Return the command line that runs one of Kafka's programs for the node in this directory."""
         return [
             str(self.java),
             *JVM_FLAGS,
             f"-Djava.io.tmpdir={node / 'tmp'}",
-            f"-Deventbus.log={node / 'server.log'}",
+            f"-Deventbus.log={log}",
             f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
             "-cp",
             os.pathsep.join(map(str, self.jars)),
@@ -84,7 +85,8 @@ class Node:
         self._controller_properties = directory / "controller.properties"
         self._data = directory / "data"
         self._formatted = directory / "formatted"
-        self._log_start = 0
+        self._controller_log = directory / "controller.log"
+        self._log, self._log_start = self.log_file, 0
         self._guard: subprocess.Popen[bytes] | None = None
 
     def prepare(self, cluster: Sequence[NodeAddress], further: Further = nothing_further) -> None:
@@ -105,7 +107,7 @@ class Node:
         arguments = ("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", self._properties)
         with explained(self.directory), self.console_file.open("wb") as console:
             formatted = subprocess.run(
-                self._runtime.command(self.directory, *arguments),
+                self._runtime.command(self.directory, self.log_file, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
@@ -120,10 +122,13 @@ class Node:
     def start(self, lock: int, *, controller_only: bool = False) -> None:
         """Start the process; its guard keeps the file descriptor `lock` open until the process has ended."""
         self.pid = 0
-        self._log_start = _size(self.log_file)
+        if controller_only:
+            self._controller_log.unlink(missing_ok=True)  # read as a whole, while it grows: it must not be rolled
+        self._log = self._controller_log if controller_only else self.log_file
+        self._log_start = _size(self._log)
         remove = self.directory if self._temporary else ""
         properties = self._controller_properties if controller_only else self._properties
-        command = self._runtime.command(self.directory, "kafka.Kafka", properties)
+        command = self._runtime.command(self.directory, self._log, "kafka.Kafka", properties)
         with explained(self.directory), self.console_file.open("wb") as console:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", GUARD, remove, *command],
@@ -148,11 +153,11 @@ class Node:
 
     def is_active_controller(self) -> bool:
         """Tell whether it has read all that the controllers know, and leads them."""
-        return any(_ACTIVE in line for line in _lines(self.log_file, self._log_start))
+        return any(_ACTIVE in line for line in _lines(self._log, self._log_start))
 
     def brokers(self) -> dict[str, bool]:
         """The brokers that its controller has read of, and whether it takes them for alive."""
-        found = filter(None, map(_REGISTRATION.search, _lines(self.log_file, self._log_start)))
+        found = filter(None, map(_REGISTRATION.search, _lines(self._log, self._log_start)))
         return {each[1]: each[2] not in _FENCED for each in found}
 
     def is_alive(self) -> bool:
@@ -189,7 +194,7 @@ class Node:
 
     def last_words(self) -> str:
         """Return how the log ends since the last start, for an error message: complaints if there are any."""
-        for file, start in ((self.log_file, self._log_start), (self.console_file, 0)):
+        for file, start in ((self._log, self._log_start), (self.console_file, 0)):
             lines = [line[:LINE_LENGTH] for line in _lines(file, start) if not line.startswith("\t")]
             complaints = [line for line in lines if " INFO " not in line]
             if lines:
