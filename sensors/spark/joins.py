@@ -54,16 +54,6 @@ TRIGGER_ROW = (
 )
 """What `joining` wants to know of a record of the trigger topic."""
 
-ARRIVAL = (
-    "moment bigint, origin_partition int, origin_offset bigint, partition int, key binary, fact binary, value binary, "
-    "flush binary, clock bigint"
-)
-"""What match has made, or has made once, on its way to the join.
-
-`partition` is that of the trigger topic and `clock` its clock. By `moment`, `origin_partition` and `origin_offset` all
-arrivals have an order.
-"""
-
 OUTCOME = f"{JOINED}, moment bigint, origin_partition int, origin_offset bigint"
 """What one arrival causes, and which (null: nobody but time itself). Offsets are numbers in order of arrival."""
 
@@ -98,7 +88,7 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
 
 
 def rehearsing(deputy: Deputy, *, clocks: Mapping[int, int]) -> Worker:
-    """Rows of `ARRIVAL` → rows of `OUTCOME`. All that concerns a slot comes to one worker, by `partition`, in order."""
+    """Rows of `Arrival` → rows of `OUTCOME`. All that concerns a slot comes to one worker, by `partition`, in order."""
 
     def work(batches: Batches) -> Batches:
         rehearsals = Rehearsals(deputy, clocks, payload=True)
@@ -227,7 +217,11 @@ def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:
 
 
 class Arrival(NamedTuple):
-    """A row of `ARRIVAL`."""
+    """What match has made, or has made once, on its way to the join.
+
+    By `moment`, `origin_partition` and `origin_offset` all arrivals have an order. `partition` is that of the trigger
+    topic, and `clock` its clock.
+    """
 
     moment: int
     origin_partition: int

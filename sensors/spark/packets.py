@@ -38,7 +38,7 @@ from sensors.spark.workers import (
 PACKET = "place bigint, moment bigint, origin_partition int, origin_offset bigint, arrivals binary, outcomes binary"
 """What one batch of a partition of events causes at one place, from its first arrival on; or what needs no join.
 
-All that may be joined has the same `place`. `arrivals` are in the order of `joins.ARRIVAL`.
+All that may be joined has the same `place`. `arrivals` are `joins.Arrival`s, in their order.
 """
 
 _PLACES = 1 << 62
