@@ -37,7 +37,7 @@ def test_the_audit_agrees_with_the_verdict_to_the_record(namespace: str, tmp_pat
             name, topology = torment.lab.plan.name, torment.lab.topology
             deputy = Deputy(Sensor.load(tmp_path / "sensor.yaml").manifest, bus.name, topology)
             with spark_session("e2e", SparkOptions(memory="1g")) as spark:
-                report = audit(spark, look_at(spark, bus, name, Range()), deputy, Range())
+                report = audit(look_at(spark, bus, name, Range()), deputy, Range())
             fired = Counter(action_fact(record).trigger for record in torment.lab.actions())
         finally:
             torment.close()

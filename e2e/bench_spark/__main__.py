@@ -66,7 +66,7 @@ def _measure(spark: SparkSession, bus: Bus, generated: Generated, rounds: int, c
             sample = {
                 "count": _timed(lambda: _count(history, _READ)),
                 "null": _timed(lambda: _pass_through(history, (EVENT, "trigger"))),
-                "audit": _timed(lambda: _audit(spark, history, generated)),
+                "audit": _timed(lambda: _audit(history, generated)),
                 "count_events": _timed(lambda: _count(history, (EVENT,))),
                 "backtest": _timed(lambda: _backtest(history, generated)),
             }
@@ -104,8 +104,8 @@ def _swallow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from ()
 
 
-def _audit(spark: SparkSession, history: History, generated: Generated) -> None:
-    report = audit(spark, history, generated.deputy, Range())
+def _audit(history: History, generated: Generated) -> None:
+    report = audit(history, generated.deputy, Range())
     assert report.clean, report.violations[:3]
     assert sum(report.records.values()) == generated.records, "not everything was looked at"
 

@@ -136,7 +136,7 @@ def _audit(
         history = look_at(spark, live, loaded.name, asked, archive)
         if history.offsets() < _FEW:
             interpret(spark)
-        return judge(spark, history, deputy, asked, trigger=trigger)
+        return judge(history, deputy, asked, trigger=trigger)
 
 
 def _follow(subject: _Subject, archive: str, every: str, once: Callable[[], bool]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from eventbus.names import Kind
@@ -41,7 +41,7 @@ from sensors.spark.entries import (
     under_way,
 )
 from sensors.spark.history import EVENT, History
-from sensors.spark.routing import beginnings, cuts_of, joined, matched, routed
+from sensors.spark.routing import beginnings, joined, matched, routed
 from sensors.spark.workers import ACTION, EVENTS, LETTER, READ, TRIGGER, TRIGGERS, UNUSED, Deputy
 
 BLOCK = 50_000
@@ -80,7 +80,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keep_accounts(
-    spark: SparkSession, history: History, deputy: Deputy, trigger: str | None = None, *, block: int | None = BLOCK
+    history: History, deputy: Deputy, trigger: str | None = None, *, block: int | None = BLOCK
 ) -> Accounts:
     """Work it all out, in brief or (`block` is None) in detail. `trigger` is the one in question; None: all of them.
 
@@ -100,7 +100,7 @@ def keep_accounts(
     generations = [row[0] for row in actions.select("generation").distinct().orderBy("generation").collect()]
     whole = history.complete(Kind.TRIGGER) and set(generations) <= {plan.owner.generation}
     begun = None if whole else beginnings(actions, plan)
-    to_join = routed(spark, history, plan, begun, cuts_of(actions, plan, block))
+    to_join = routed(history, plan, begun, actions, block)
     of_known = inside(history.slices[Kind.ACTION].offsets, "partition", "offset")
     accounts = Accounts(
         plan=plan,
@@ -158,10 +158,11 @@ def _due(accounts: Accounts) -> DataFrame:
     )
     known = inside(accounts.history.judged(EVENT), "source_partition", "source_offset")
     unknown = f"(kind = '{TRIGGER}' AND NOT {known})"
-    due = f"kind IN ('{ACTION}', '{LETTER}')" if accounts.whole else f"kind = '{ACTION}'"
+    due = f"kind IN ('{ACTION}', '{LETTER}')"
+    to_judge = f"reason IN {_OF_HELD}" if accounts.whole else "false"
     slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
     arrived = entries(
-        accounts.joined.where(f"kind <> '{LETTER}' OR reason IN {_OF_HELD}"),
+        accounts.joined.where(f"kind <> '{LETTER}' OR {to_judge}"),
         kind_of("kind"),
         about={**place, "slot": slot, "action": "action", "partition": "source_partition", "offset": "source_offset"},
         columns={

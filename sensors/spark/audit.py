@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import msgspec
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sensors.spark.accounts import BLOCK, Accounts, keep_accounts
@@ -25,7 +24,6 @@ from sensors.spark.workers import ACTION, Deputy
 
 
 def audit(
-    spark: SparkSession,
     history: History,
     deputy: Deputy,
     asked: Range,
@@ -34,12 +32,12 @@ def audit(
     block: int = BLOCK,
 ) -> AuditReport:
     """`asked` is the time in question, `trigger` the one in question; None: all of them. `block`: see `accounts`."""
-    accounts = keep_accounts(spark, history, deputy, trigger, block=block)
+    accounts = keep_accounts(history, deputy, trigger, block=block)
     try:
         findings = acquit(accounts)
         if findings is None:
             accounts.release()
-            accounts = keep_accounts(spark, history, deputy, trigger, block=None)
+            accounts = keep_accounts(history, deputy, trigger, block=None)
             findings = judge(accounts)
         return AuditReport(
             sensor=str(history.name),

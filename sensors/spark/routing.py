@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from eventbus.names import Kind
@@ -57,9 +57,9 @@ def joined(routed: DataFrame, history: History, deputy: Deputy, *, payload: bool
 
 
 def routed(
-    spark: SparkSession, history: History, plan: SensorPlan, begun: DataFrame | None, cuts: DataFrame | None
+    history: History, plan: SensorPlan, begun: DataFrame | None, actions: DataFrame, block: int | None
 ) -> DataFrame:
-    """The trigger topic, on its way to the join."""
+    """The trigger topic, on its way to the join. By `actions` long sequences are cut (`cuts_of`)."""
     records = facts.trigger_facts(history.tables[Kind.TRIGGER])
     judged = inside(history.judged(Kind.TRIGGER), "partition", "offset")
     if begun is not None:
@@ -68,7 +68,7 @@ def routed(
     records = records.withColumn("judged", F.expr(judged))
     if begun is None and Kind.TRIGGER in history.in_order:
         return _as_read(records)
-    return _by_slot(spark, plan, records, cuts)
+    return _by_slot(plan, records, cuts_of(actions, plan, block))
 
 
 def _as_read(records: DataFrame) -> DataFrame:
@@ -79,7 +79,7 @@ def _as_read(records: DataFrame) -> DataFrame:
     return records.withColumns({"chunk": F.lit(0), "clock": F.lit(0).cast("bigint")}).select(*TRIGGER_ROW)
 
 
-def _by_slot(spark: SparkSession, plan: SensorPlan, records: DataFrame, cuts: DataFrame | None) -> DataFrame:
+def _by_slot(plan: SensorPlan, records: DataFrame, cuts: DataFrame | None) -> DataFrame:
     """What concerns a slot meets in one place, and in order."""
     if any(each.rules is not None for each in plan.triggers.values()):
         records = clocked(records)
@@ -89,7 +89,7 @@ def _by_slot(spark: SparkSession, plan: SensorPlan, records: DataFrame, cuts: Da
     if cuts is not None:
         records = records.join(F.broadcast(cuts), ["partition", "key"], "left")
         chunk = F.expr("greatest(size(filter(cuts, cut -> cut < offset)), 0)")
-    slots = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    slots = int(records.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     met = records.withColumn("chunk", chunk).select(*TRIGGER_ROW).repartition(slots, "key", "chunk")
     return met.sortWithinPartitions("partition", "chunk", "offset")
 

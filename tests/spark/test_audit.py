@@ -19,6 +19,7 @@ from sensors.spark.judgement import acquit
 from sensors.spark.records import Missing, Range
 from sensors.spark.report import FIRING, AuditReport
 from sensors.spark.routing import cuts_of
+from sensors.spark.workers import LETTER
 from tests.spark.worked import AT_MOST_ONCE, BUS, Worked, note
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ NAMED_BY_BOTH = ("I1", "I2", "I7")
 
 
 def report_on(spark: SparkSession, worked: Worked, trigger: str | None = None) -> AuditReport:
-    return audit(spark, worked.history(spark), worked.deputy, Range(), trigger=trigger)
+    return audit(worked.history(spark), worked.deputy, Range(), trigger=trigger)
 
 
 def both_verdicts(spark: SparkSession, worked: Worked) -> tuple[AuditReport, set[str], set[str]]:
@@ -68,7 +69,7 @@ def test_a_sensor_that_has_kept_its_promises_is_told_so(spark: SparkSession) -> 
 
 def test_a_sensor_that_has_kept_its_promises_is_acquitted_without_a_second_look(spark: SparkSession) -> None:
     worked = Worked()
-    accounts = keep_accounts(spark, worked.history(spark), worked.deputy)
+    accounts = keep_accounts(worked.history(spark), worked.deputy)
     assert acquit(accounts) is not None
     accounts.release()
 
@@ -191,20 +192,31 @@ def test_without_the_beginning_slots_are_judged_from_their_first_action_on(spark
     assert sum(report.not_judged.values()) > 0
 
 
+def test_without_the_beginning_nobody_is_accused_of_dead_letters_that_cannot_be_judged(spark: SparkSession) -> None:
+    worked = Worked()
+    gone = worked.triggers.pop(0)
+    worked.missing = [Missing(gone.topic, gone.partition, 0, gone.offset + 1)]
+    worked.origins = {0: 20, 1: 20}
+    accounts = keep_accounts(worked.history(spark), worked.deputy)
+    assert accounts.joined.where(f"kind = '{LETTER}'").count() > 0
+    assert acquit(accounts) is not None
+    accounts.release()
+
+
 def test_a_long_sequence_is_cut_where_nothing_is_held_and_comes_to_the_same(spark: SparkSession) -> None:
     worked = Worked()
-    accounts = keep_accounts(spark, worked.history(spark), worked.deputy, block=8)
+    accounts = keep_accounts(worked.history(spark), worked.deputy, block=8)
     chunks = cuts_of(accounts.actions, worked.plan, 8)
     assert chunks is not None
     assert max(len(row["cuts"]) for row in chunks.collect()) > 3
     accounts.release()
-    clean = audit(spark, worked.history(spark), worked.deputy, Range(), block=8)
+    clean = audit(worked.history(spark), worked.deputy, Range(), block=8)
     assert (clean.violations, clean.triggers) == ([], report_on(spark, worked).triggers)
 
     lost = worked.action("both", 4)
     worked.actions.remove(lost)
     worked.forget_invocations(lost)
-    found = audit(spark, worked.history(spark), worked.deputy, Range(), block=8)
+    found = audit(worked.history(spark), worked.deputy, Range(), block=8)
     assert _said(found.violations) == _said(worked.verdict().violations)
 
 
