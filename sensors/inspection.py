@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TypeVar
 
 from eventbus.clock import Deadline
 from eventbus.errors import RetriableError
@@ -24,6 +25,7 @@ from sensors.plan import SensorPlan
 
 _READ_SECONDS = 30.0
 _RETRY_SECONDS = 0.02
+_Answer = TypeVar("_Answer")
 
 
 def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Clock) -> list[TriggerState]:
@@ -67,10 +69,14 @@ def held_state(cluster: Cluster, plan: SensorPlan, topology: Topology, clock: Cl
 
 def stable_commits(cluster: Cluster, group: str, topic: str, clock: Clock) -> dict[int, Committed | None]:
     """What a group has committed. While a transaction is open on it there is no answer, so it is asked again."""
-    deadline = Deadline(clock, _READ_SECONDS)
+    return patiently(lambda: cluster.committed(group, topic), Deadline(clock, _READ_SECONDS))
+
+
+def patiently(ask: Callable[[], _Answer], deadline: Deadline) -> _Answer:
+    """Asks again as long as there is no answer in time."""
     while True:
         try:
-            return cluster.committed(group, topic)
+            return ask()
         except RetriableError:
             if deadline.over():
                 raise

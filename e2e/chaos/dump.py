@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from eventbus.bus import Bus
 from eventbus.clock import Deadline, SystemClock
 from eventbus.errors import RetriableError
 from eventbus.names import SensorName, Stage
-from eventbus.ports import Committed, Reader, Record
-from sensors.inspection import stable_commits
+from eventbus.ports import Committed, Record
+from sensors.inspection import patiently, stable_commits
 
 _PATIENCE = 300.0
 _BATCH = 10_000
@@ -20,7 +22,8 @@ def dump(bus: Bus, topic: str, partitions: int) -> list[Record]:
     records: list[Record] = []
     try:
         for partition in range(partitions):
-            first, end = _range(reader, topic, partition, deadline)
+            # On a machine that a storm has worn out, an answer may be late.
+            first, end = patiently(partial(reader.offsets, topic, partition), deadline)
             reader.open(topic, partition, first)
             while reader.position(topic, partition) < end:
                 if deadline.over():
@@ -30,16 +33,6 @@ def dump(bus: Bus, topic: str, partitions: int) -> list[Record]:
     finally:
         reader.close()
     return records
-
-
-def _range(reader: Reader, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-    """On a machine that a storm has worn out, an answer may be late."""
-    while True:
-        try:
-            return reader.offsets(topic, partition)
-        except RetriableError:
-            if deadline.over():
-                raise
 
 
 def ends_of(records: list[Record]) -> dict[int, int]:
