@@ -1,4 +1,8 @@
-"""Which pod is deleted when. Every kind has its own dice, so the seed decides whatever the others do."""
+"""Which pod is deleted when. Every kind has its own dice, so the seed decides whatever the others do.
+
+Time is told by the events that flow, which come at a rate: where a machine is too slow for all that, deletions and
+events slow down together. Otherwise it would do nothing any more but start pods, and no event would meet them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from e2e.podchaos.pods import Pod, Pods
 from e2e.podchaos.resources import CLOCK, CONTROLLER, RECEIVER, SENSOR, Resources
 from e2e.podchaos.senders import SHARE, Senders
 
-# Seconds between two deletions of a kind.
+# Seconds between two deletions of a kind, as long as events keep up.
 _BETWEEN_PODS = 3.0, 8.0
 _BETWEEN_RECEIVERS = 12.0, 25.0
 _BETWEEN_LEADERS = 12.0, 25.0
@@ -53,7 +57,7 @@ class Deletions:
     async def rage(self, traffic: Traffic) -> None:
         self._senders.start(lambda: SHARE * traffic.published)
         kinds = [
-            asyncio.create_task(self._again_and_again(owner, choose, between))
+            asyncio.create_task(self._again_and_again(traffic, owner, choose, between))
             for owner, choose, between in (
                 (SENSOR, self._any, _BETWEEN_PODS),
                 (RECEIVER, self._any, _BETWEEN_RECEIVERS),
@@ -75,10 +79,15 @@ class Deletions:
     def _enough(self, traffic: Traffic) -> bool:
         return traffic.published >= self._options.events and self._pods.deletions() >= self._options.deletions
 
-    async def _again_and_again(self, owner: str, choose: _Choice, between: tuple[float, float]) -> None:
+    async def _again_and_again(
+        self, traffic: Traffic, owner: str, choose: _Choice, between: tuple[float, float]
+    ) -> None:
         dice = random.Random(f"{self._options.seed} {owner}")
+        due = 0.0
         while True:
-            await asyncio.sleep(dice.uniform(*between))
+            due += dice.uniform(*between)
+            while traffic.published < due * self._options.rate:
+                await asyncio.sleep(_LOOK_SECONDS)
             pod = await choose(owner, dice)
             if pod is not None:
                 await asyncio.to_thread(partial(self._pods.delete, pod, killed=dice.random() < _KILLED))
