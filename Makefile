@@ -24,8 +24,8 @@ demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is k
 	$(RUN)/bin/eventbus demo
 
 # Spark, brokers and other people's servers mostly start and wait: these tests do so beside all others.
-SPARK := tests/spark tests/security
-BROKERS := tests/cli tests/contract tests/eventsources tests/faults tests/pipeline
+SPARK := tests/spark tests/security tests/contract
+BROKERS := tests/cli tests/eventsources tests/faults tests/pipeline
 
 test: $(DEV)/.installed ## Lint and run all tests
 	@mkdir -p build
@@ -79,11 +79,15 @@ held-restart: $(DEV)/.installed ## What a restart reads after an event was held 
 # What goes on without Kubernetes goes on while one is built and tried; its storm comes first, so that the two do not meet.
 ON_CLUSTER := $(addprefix e2e/test_,cluster.py cluster_building.py controller.py kubernetes_actions.py lease.py resource.py podchaos.py)
 
-ON_BROKERS := e2e/test_chaos.py $(filter-out e2e/test_chaos.py $(ON_CLUSTER),$(wildcard e2e/test_*.py))
+# What measures seconds has the machine for itself.
+ALONE := e2e/test_failover.py
+
+ON_BROKERS := e2e/test_chaos.py $(filter-out e2e/test_chaos.py $(ALONE) $(ON_CLUSTER),$(wildcard e2e/test_*.py))
 
 e2e: $(DEV)/.installed ## Real brokers, real processes, a real Kubernetes; all that they log is in build/e2e
 	@mkdir -p build/e2e
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going e2e-brokers e2e-cluster
+	@$(BIN)/python -m pytest --basetemp=build/e2e/alone $(ALONE); alone=$$?; \
+	$(MAKE) --no-print-directory --jobs=2 --keep-going e2e-brokers e2e-cluster && exit $$alone
 
 e2e-brokers:
 	@$(call logged,--basetemp=build/e2e/brokers $(ON_BROKERS))
