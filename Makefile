@@ -90,12 +90,12 @@ e2e: $(DEV)/.installed ## Real brokers, real processes, a real Kubernetes; all t
 	$(MAKE) --no-print-directory --jobs=2 --keep-going e2e-brokers e2e-cluster && exit $$alone
 
 e2e-brokers:
-	@$(call logged,--basetemp=build/e2e/brokers $(ON_BROKERS))
+	@$(call logged,--durations=10 --basetemp=build/e2e/brokers $(ON_BROKERS))
 
 e2e-cluster:
 	-$(BIN)/python -m e2e.cluster build
 	EVENTBUS_PODCHAOS_EVENTS=$(EVENTS) EVENTBUS_PODCHAOS_DELETIONS=$(DELETIONS) \
-	$(BIN)/python -m pytest --basetemp=build/e2e/cluster $(ON_CLUSTER)
+	$(BIN)/python -m pytest --durations=10 --basetemp=build/e2e/cluster $(ON_CLUSTER)
 
 docs: $(DEV)/.installed ## Generate reference pages and diagrams
 	$(BIN)/python -m docs.generate
