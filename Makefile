@@ -15,7 +15,7 @@ EVENTS ?= 20000
 DELETIONS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark test-brokers test-others lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e e2e-brokers e2e-cluster docs lock clean
+.PHONY: help demo test test-spark test-sources test-brokers test-others lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e e2e-brokers e2e-cluster docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,19 +25,21 @@ demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is k
 
 # Spark, brokers and other people's servers mostly start and wait: these tests do so beside all others.
 SPARK := tests/spark tests/security tests/contract
-BROKERS := tests/cli tests/eventsources tests/faults tests/pipeline
+SOURCES := tests/cli tests/eventsources
+BROKERS := tests/faults tests/pipeline
 
 test: $(DEV)/.installed ## Lint and run all tests
 	@mkdir -p build
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going lint test-spark test-brokers test-others
+	@$(MAKE) --no-print-directory --jobs=5 --keep-going lint test-spark test-sources test-brokers test-others
 
 test-spark: TESTS := $(SPARK)
+test-sources: TESTS := $(SOURCES)
 test-brokers: TESTS := $(BROKERS)
-test-spark test-brokers:
+test-spark test-sources test-brokers:
 	@$(call logged,$(TESTS))
 
 test-others:
-	@$(BIN)/python -m pytest $(addprefix --ignore=,$(SPARK) $(BROKERS))
+	@$(BIN)/python -m pytest $(addprefix --ignore=,$(SPARK) $(SOURCES) $(BROKERS))
 
 # What runs beside others is shown when it has ended.
 logged = $(BIN)/python -m pytest $(1) > build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
