@@ -134,6 +134,7 @@ def test_scaling_restarts_nobody_and_another_spec_does(operator: Operator, home:
     operator.apply(_sensor("orders", home))
     operator.wait_until("sensor", "orders", home, "Ready")
     first = _first_pod(operator, home)
+    assert first
     operator.kubectl("scale", "sensor", "orders", "-n", home, "--replicas=2")
     wait_for(lambda: "orders-sensor-1" in operator.kubectl("get", "pods", "-n", home), "another replica")
     operator.wait_until("sensor", "orders", home, "Ready")

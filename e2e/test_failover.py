@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.chaos.failover import FailoverMeasurement
+from e2e.chaos.report import write
 from e2e.chaos.run import FAILOVERS
 from eventbus.broker import EmbeddedBroker
 
@@ -20,4 +21,5 @@ pytestmark = pytest.mark.timeout(600)
 def test_work_goes_on_in_time_after_a_replica_was_killed(tmp_path: Path) -> None:
     with EmbeddedBroker(nodes=3, ephemeral=True) as broker:
         measured = asyncio.run(FailoverMeasurement(broker, tmp_path).run(FAILOVERS))
+    write(measured.worst(), tmp_path / "report.json")
     assert measured.findings() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -103,7 +103,7 @@ def _by_point(aftermath: Aftermath) -> dict[str, int]:
     return dict(sorted(Counter(name.removeprefix("SIGKILL at ") for name in kills).items()))
 
 
-def write(report: dict[str, object], path: Path = REPORT) -> None:
+def write(report: Mapping[str, object], path: Path = REPORT) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(report, indent=2) + "\n")
 
