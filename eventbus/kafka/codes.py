@@ -122,3 +122,6 @@ REFUSED_RECORD = frozenset(
 
 # The record may have reached the log though the answer has not reached us.
 LOST_ANSWER = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT})
+
+# Why a client has given up. What is told of its records has no flag that says so.
+GIVEN_UP = frozenset({CLIENT_DEAD, KafkaError._GAPLESS_GUARANTEE, KafkaError._INCONSISTENT})

@@ -55,7 +55,7 @@ def _reaction(error: KafkaError) -> type[LogError]:
     if error.retriable() or code in codes.TRANSIENT:
         return RetriableError
     # What is fatal for the client is not fatal for us: a new client can go on from the last commit.
-    return UnknownOutcome if error.fatal() or code == codes.CLIENT_DEAD else FatalError
+    return UnknownOutcome if error.fatal() or code in codes.GIVEN_UP else FatalError
 
 
 def refused_record(error: KafkaError, topic: str, partition: int, index: int) -> UnproducibleError:
@@ -80,9 +80,18 @@ def needs_a_person(error: KafkaError) -> bool:
     return error.code() in codes.NEEDS_A_PERSON
 
 
-def kafka_error(exception: KafkaException) -> KafkaError:
-    """The error inside an exception: confluent-kafka keeps it among the arguments."""
-    error: KafkaError = exception.args[0]
+def kafka_error(exception: KafkaException | SystemError) -> KafkaError:
+    """The error inside an exception: confluent-kafka keeps it among the arguments.
+
+    When a client gives up, confluent-kafka goes on to call back with its exception pending. Python complains about that
+    in the middle of the callback, by a `SystemError` (or several) with the exception behind it.
+    """
+    cause: BaseException | None = exception
+    while isinstance(cause, SystemError):
+        cause = cause.__cause__
+    if not isinstance(cause, KafkaException):
+        raise exception
+    error: KafkaError = cause.args[0]
     return error
 
 
@@ -91,7 +100,7 @@ def translated(doing: str) -> Iterator[None]:
     """Let nothing but our own errors out of a call to the client."""
     try:
         yield
-    except KafkaException as exception:
+    except (KafkaException, SystemError) as exception:
         raise log_error(kafka_error(exception), doing) from None
 
 

@@ -81,7 +81,7 @@ class KafkaProducer:
                     enqueue(output.topic, output.value, output.key, output.partition, on_delivery, None, 0, headers)
                     break
                 except BufferError:
-                    self._client.poll(_QUEUE_PAUSE)
+                    self._serve(_QUEUE_PAUSE)
                 except KafkaException as exception:
                     raise self._unqueued(kafka_error(exception), output, index) from None
 
@@ -178,7 +178,7 @@ class KafkaProducer:
         """Name the refused record if there is one: it would fail every further attempt too."""
         if not self._refusals:
             # The client fails the transaction a moment before it hands out the reports about the refused records.
-            self._client.poll(_REPORT_PAUSE)
+            self._serve(_REPORT_PAUSE)
         if not self._refusals:
             return error
         culprit = self._refusals.culprit()
@@ -187,6 +187,11 @@ class KafkaProducer:
             self._batches["batch.size"] = limit
             return AbortableError(f"Kafka takes no more than {limit} bytes at once for {topic}: trying smaller batches")
         return refused_record(culprit.error, topic, culprit.output.partition, culprit.index)
+
+    def _serve(self, timeout: float) -> None:
+        """Let the client call back; it may have to tell that it has given up."""
+        with translated(f"writing {self._where}"):
+            self._client.poll(timeout)
 
     def _limit(self, topic: str) -> int:
         info = self._admin.describe([topic])[topic]

@@ -11,44 +11,55 @@ from eventbus.kafka import codes
 from eventbus.kafka.complaints import Complaints, connect
 from eventbus.kafka.config import Settings, make_client
 from eventbus.kafka.errors import kafka_error, log_error, refused_record
+from eventbus.kafka.lasting import LastingProducer
 from eventbus.ports import Output, Position
 
 
 class KafkaPublisher:
-    """`eventbus.ports.Publisher` with confluent-kafka."""
+    """`eventbus.ports.Publisher` with confluent-kafka. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
-        complaints = Complaints(settings)
-        self._client = make_client(Producer, settings.publisher() | {"error_cb": complaints.note})
         self._where = f"on {settings.bootstrap_servers}"
-        connect(self._client, complaints, self._where)
+        complaints = Complaints(settings)
+        self._producer = LastingProducer(
+            lambda: make_client(Producer, settings.publisher() | {"error_cb": complaints.note})
+        )
+        connect(self._producer.client, complaints, self._where)
 
     def send(self, output: Output, done: Callable[[LogError | None, Position | None], None]) -> None:
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
+        def told(error: KafkaError | None, message: Message | None) -> None:
+            if error is not None:
+                done(self._unknown(error) if message is None else self._error(error, output), None)
+            elif message is not None:
                 done(None, Position(output.topic, output.partition, message.offset() or 0))
-            else:
-                done(self._error(error, output), None)
 
         try:
-            self._client.produce(
-                output.topic, output.value, output.key, output.partition, delivered, headers=list(output.headers)
+            self._producer.produce(
+                told,
+                output.topic,
+                value=output.value,
+                key=output.key,
+                partition=output.partition,
+                headers=list(output.headers),
             )
         except BufferError:
             raise RetriableError(f"Kafka, writing {self._where}: the queue of unsent records is full") from None
         except KafkaException as exception:
             raise self._error(kafka_error(exception), output) from None
-        self._client.poll(0)
+        self._producer.poll(0)
 
     def serve(self, timeout: float) -> None:
-        self._client.poll(timeout)
+        self._producer.poll(timeout)
 
     def flush(self, timeout: float) -> int:
-        return self._client.flush(timeout)
+        return self._producer.flush(timeout)
 
     def close(self) -> None:
-        self._client.purge(blocking=False)
-        del self._client
+        self._producer.close()
+
+    def _unknown(self, error: KafkaError) -> UnknownOutcome:
+        why = f"the client has given up ({error.str()})"
+        return UnknownOutcome(f"Kafka, writing {self._where}: {why}; the record may or may not have been written")
 
     def _error(self, error: KafkaError, output: Output) -> LogError:
         if error.code() in codes.REFUSED_RECORD:

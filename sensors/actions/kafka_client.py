@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import Event as Flag
-from threading import Lock
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from eventbus.errors import ConfigError
+from eventbus.kafka.errors import kafka_error
+from eventbus.kafka.lasting import LastingProducer
 from eventbus.logfields import fields_logger
 from sensors.actions.base import ActionError
 
@@ -44,50 +44,43 @@ class DeliveryProducer:
             "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
             "partitioner": "murmur2_random",  # as Java clients do it
         }
-        self._lock = Lock()
-        self._producer = self._new_producer()
+        self._producer = LastingProducer(self._new_client)
 
     def deliver(self, topic: str, key: bytes | None, value: bytes, headers: list[tuple[str, bytes]]) -> str:
         """Write one record and wait. Returns where it is, as `topic-partition@offset`. Raises `ActionError`."""
-        producer = self._producer
-        done = Flag()
-        reports: list[tuple[KafkaError | None, Message]] = []
+        reports: list[tuple[KafkaError | None, Message | None]] = []
 
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
+        def told(error: KafkaError | None, message: Message | None) -> None:
             reports.append((error, message))
-            done.set()
 
         try:
-            producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=on_delivery)
+            self._producer.produce(told, topic, value=value, key=key, headers=list(headers))
         except BufferError:
             raise ActionError("the producer's queue is full", retriable=True, sent=False) from None
         except KafkaException as refusal:
-            raise self._failure(producer, refusal.args[0]) from None
-        while not done.is_set():
-            producer.poll(_POLL_SECONDS)
+            raise _action_error(kafka_error(refusal)) from None
+        while not reports:
+            self._producer.poll(_POLL_SECONDS)
         failure, message = reports[0]
         if failure is not None:
-            raise self._failure(producer, failure)
-        return f"{topic}-{message.partition()}@{message.offset()}"
+            raise _action_error(failure)
+        return "" if message is None else f"{topic}-{message.partition()}@{message.offset()}"
 
     def close(self) -> None:
         self._producer.flush(DELIVERY_SECONDS)
 
-    def _new_producer(self) -> Producer:
+    def _new_client(self) -> Producer:
         try:
             return Producer(self._config, logger=fields_logger("eventbus.action.kafka"))
         except KafkaException as error:
             raise ConfigError(f"the Kafka client cannot be made: {error.args[0].str()}") from None
 
-    def _failure(self, producer: Producer, error: KafkaError) -> ActionError:
-        if error.fatal():  # an idempotent producer that lost its sequence never recovers
-            with self._lock:
-                if self._producer is producer:
-                    self._producer = self._new_producer()
-        name = error.name()
-        return ActionError(
-            f"Kafka: {error.str()}",
-            retriable=name not in _REFUSED,
-            sent=name not in _REFUSED | _NO_TOPIC,
-            status=name,
-        )
+
+def _action_error(error: KafkaError) -> ActionError:
+    name = error.name()
+    return ActionError(
+        f"Kafka: {error.str()}",
+        retriable=name not in _REFUSED,
+        sent=name not in _REFUSED | _NO_TOPIC,
+        status=name,
+    )

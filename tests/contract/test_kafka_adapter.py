@@ -179,6 +179,8 @@ def test_a_setting_that_cannot_be_used_is_named(config: dict[str, str], named: s
         (KafkaError(KafkaError.UNKNOWN, retriable=True), RetriableError),
         (KafkaError(KafkaError.INVALID_PRODUCER_ID_MAPPING, fatal=True), UnknownOutcome),
         (KafkaError(KafkaError._FATAL), UnknownOutcome),
+        (KafkaError(KafkaError._INCONSISTENT), UnknownOutcome),
+        (KafkaError(KafkaError._GAPLESS_GUARANTEE), UnknownOutcome),
         (KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, txn_requires_abort=True), FatalError),
         (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), FatalError),
         (KafkaError(KafkaError._AUTHENTICATION), FatalError),
