@@ -177,11 +177,15 @@ class Storm:
     # --- coming to rest ---------------------------------------------------------------------------------------------
 
     async def _come_to_rest(self) -> tuple[list[Record], list[Record]]:
-        """Stage by stage: what one has read to its end is all that the next one will get."""
+        """Stage by stage: what one has read to its end is all that the next one will get.
+
+        The end is the last record: nobody commits that the markers of transactions behind it were read.
+        """
         deadline = time.monotonic() + CALM_SECONDS
         name, topology = self._plan.name, self._topology
-        events = await asyncio.to_thread(self._ends, name.event_topic, topology.event_partitions)
-        await self._until(partial(self._has_committed, Stage.MATCH, events), deadline, "events are not matched")
+        events = await asyncio.to_thread(dump, self._bus, name.event_topic, topology.event_partitions)
+        matched = partial(self._has_committed, Stage.MATCH, ends_of(events))
+        await self._until(matched, deadline, "events are not matched")
         triggers = await asyncio.to_thread(dump, self._bus, name.topic(Kind.TRIGGER), topology.trigger_partitions)
         joined = partial(self._has_committed, Stage.JOIN, ends_of(triggers))
         await self._until(joined, deadline, "trigger records are not joined")
@@ -213,13 +217,6 @@ class Storm:
             if (decode_join(commit.offset, commit.metadata).position if joins else commit.offset) < end:
                 return False
         return True
-
-    def _ends(self, topic: str, partitions: int) -> dict[int, int]:
-        reader = self._bus.cluster.reader()
-        try:
-            return {partition: reader.offsets(topic, partition)[1] for partition in range(partitions)}
-        finally:
-            reader.close()
 
     # --- evidence ---------------------------------------------------------------------------------------------------
 
