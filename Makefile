@@ -14,6 +14,9 @@ RECORDS ?= 1000000
 EVENTS ?= 20000
 DELETIONS ?= 60
 
+# Hundreds of processes are started here: they need not compile the same modules again and again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-spark test-sources test-brokers test-others lint format bench bench-spark bench-receiver sim mutants chaos podchaos held-restart e2e e2e-brokers e2e-cluster docs lock clean
 

@@ -33,13 +33,21 @@ ROOT = Path(__file__).parents[1]
 WORKERS = 2
 EVENTBUS = str(Path(sys.executable).parent / "eventbus")
 HOME = Path(pyspark.__file__).parent
+_SETTINGS = """
+spark.sql.shuffle.partitions 4
+spark.sql.codegen.wholeStage false
+spark.sql.codegen.factoryMode NO_CODEGEN
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1
+spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1
+"""
+"""For a small cluster, few records and a short life: what Spark compiles would hardly be used."""
 SPARK_CLASS, SPARK_SUBMIT = str(HOME / "bin" / "spark-class"), str(HOME / "bin" / "spark-submit")
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     settings = tmp_path_factory.mktemp("settings")
-    (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 4\n")  # as many as the cluster needs
+    (settings / "spark-defaults.conf").write_text(_SETTINGS)
     own = {"SPARK_HOME": str(HOME), "SPARK_CONF_DIR": str(settings), "SPARK_LOCAL_IP": HOST}
     return {**os.environ, **own, "JAVA_HOME": str(find_java(SPARK).home), "PYSPARK_PYTHON": sys.executable}
 

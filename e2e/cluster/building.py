@@ -117,7 +117,8 @@ def _compile() -> None:
     with TemporaryDirectory(dir=place()) as directory:
         made = Path(directory) / "bin"
         made.mkdir()
-        command = ["go", "build", "-ldflags", f"-s -w {_version_flags()}", "-o", str(made), "./kubernetes", "./pause"]
+        no_symbols = ["-gcflags=all=-dwarf=false", "-ldflags", f"-s -w {_version_flags()}"]
+        command = ["go", "build", *no_symbols, "-o", str(made), "./kubernetes", "./pause"]
         _call(command, _SOURCES, caches | in_haste)
         made.rename(_binaries())
 

@@ -10,16 +10,20 @@ import io
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from compileall import compile_dir
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import cache_from_source
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self
 
 from packaging.requirements import Requirement
@@ -68,9 +72,9 @@ def project_image(into: Path, cache: Path) -> None:
     """`cache` keeps the lower layer."""
     own = into.with_suffix(".layer")
     python = Path(sys.executable).resolve()
-    with Layer(own) as layer:
+    with TemporaryDirectory() as directory, Layer(own) as layer:
         for package in _PACKAGES:
-            layer.add(_ROOT / package, _SITE / package)
+            layer.add(_compiled(_ROOT / package, Path(directory) / package), _SITE / package)
         for file in distribution("kafka-eventbus").files or ():
             if file.parts[0].endswith(".dist-info") and file.name != "RECORD":
                 layer.add(Path(str(file.locate())), _SITE / file)
@@ -78,6 +82,13 @@ def project_image(into: Path, cache: Path) -> None:
         layer.write(Path("/usr/local/bin/eventbus"), command, 0o755)
     environment = [f"PATH=/usr/local/bin:{python.parent}", f"PYTHONPATH={_SITE}", "PYTHONUNBUFFERED=1"]
     _write_archive(into, PROJECT, [_python_layer(cache), own], {**SETTINGS, "Env": environment})
+
+
+def _compiled(package: Path, into: Path) -> Path:
+    """A copy with bytecode, as in the Dockerfile: pods cannot write it."""
+    shutil.copytree(package, into, ignore=shutil.ignore_patterns("__pycache__"))
+    compile_dir(into, quiet=1, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    return into
 
 
 def bare_python_image(into: Path) -> None:
