@@ -7,12 +7,11 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +27,9 @@ from sensors.spark.session import SparkOptions, spark_session
 
 REPORT = Path("build/bench-spark.json")
 GOAL = 0.4
-_READ = (EVENT, "trigger", "action", "invocation", "dlq")
+_WORKED_ON = (EVENT, "trigger")
+"""What an audit gives to the sensor's own core."""
+_COMPARED = ("action", "invocation", "dlq")
 
 
 def main() -> None:
@@ -47,56 +48,74 @@ def main() -> None:
         for sensor in options.sensor or list(SENSORS):
             with Bus.connect(broker.bootstrap_servers, namespace=f"bench-{sensor}") as bus:
                 generated = Generated(bus, sensor)
-                for records in options.records or [1_000_000, 10_000_000]:
+                for number, records in enumerate(options.records or [1_000_000, 10_000_000]):
                     began = time.monotonic()
                     generated.write(records)
                     console.print(f"{generated.records:,} records written in {time.monotonic() - began:.0f} s")
-                    measured = _measure(spark, bus, generated, options.rounds, console)
-                    results.append({"sensor": sensor, **measured})
+                    jobs = _jobs(look_at(spark, bus, generated.name, Range()), generated)
+                    if number == 0:
+                        _sample(jobs, console)  # to warm up
+                    with PeakMemory() as memory:
+                        samples = [_sample(jobs, console) for _ in range(options.rounds)]
+                    size = {"sensor": sensor, "records": generated.records, "peak_mebibytes": memory.peak_mebibytes}
+                    results.append(size | _evaluated(samples, generated.core_seconds))
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps({"cores": os.cpu_count(), "sizes": results}, indent=2) + "\n")
     _print(console, results)
 
 
-def _measure(spark: SparkSession, bus: Bus, generated: Generated, rounds: int, console: Console) -> dict[str, Any]:
-    history = look_at(spark, bus, generated.name, Range())
-    times: dict[str, list[float]] = {name: [] for name in ("count", "null", "audit", "count_events", "backtest")}
-    with PeakMemory() as memory:
-        for number in range(rounds + 1):  # the first one warms up
-            sample = {
-                "count": _timed(lambda: _count(history, _READ)),
-                "null": _timed(lambda: _pass_through(history, (EVENT, "trigger"))),
-                "audit": _timed(lambda: _audit(history, generated)),
-                "count_events": _timed(lambda: _count(history, (EVENT,))),
-                "backtest": _timed(lambda: _backtest(history, generated)),
-            }
-            console.print({name: round(seconds, 1) for name, seconds in sample.items()})
-            if number:
-                for name, seconds in sample.items():
-                    times[name].append(seconds)
+def _jobs(history: History, generated: Generated) -> dict[str, Callable[[], object]]:
+    """What is timed in every round, in this order."""
     return {
-        "records": generated.records,
-        "seconds": {name: round(statistics.median(each), 2) for name, each in times.items()},
-        "audit": _ratios(times["count"], times["audit"], generated.core_seconds),
-        "backtest": _ratios(times["count_events"], times["backtest"], generated.core_seconds),
-        "peak_mebibytes": memory.peak_mebibytes,
+        "read": lambda: _count(history, _WORKED_ON + _COMPARED),
+        "handed_over": lambda: _pass_through(history, _WORKED_ON) + _count(history, _COMPARED),
+        "audit": lambda: _audit(history, generated),
+        "events_read": lambda: _count(history, (EVENT,)),
+        "events_handed_over": lambda: _pass_through(history, (EVENT,)),
+        "backtest": lambda: _backtest(history, generated),
     }
 
 
-def _timed(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
+def _sample(jobs: Mapping[str, Callable[[], object]], console: Console) -> dict[str, float]:
+    """How many seconds each of them takes."""
+    sample = {}
+    for name, job in jobs.items():
+        began = time.monotonic()
+        job()
+        sample[name] = time.monotonic() - began
+    console.print({name: round(seconds, 1) for name, seconds in sample.items()})
+    return sample
+
+
+def _evaluated(samples: Sequence[Mapping[str, float]], core_seconds: float) -> dict[str, Any]:
+    seconds = {name: round(statistics.median(sample[name] for sample in samples), 2) for name in samples[0]}
+    core = core_seconds / (os.cpu_count() or 1)
+    return {
+        "seconds": seconds,
+        "audit": _ratios(samples, "read", "audit") | {"bound": _bound(seconds, "read", "handed_over", core)},
+        "backtest": _ratios(samples, "events_read", "backtest")
+        | {"bound": _bound(seconds, "events_read", "events_handed_over", core)},
+    }
+
+
+def _ratios(samples: Sequence[Mapping[str, float]], plain: str, ours: str) -> dict[str, float]:
+    each = [sample[plain] / sample[ours] for sample in samples]
+    figures = {"median": statistics.median(each), "least": min(each), "most": max(each)}
+    return {name: round(figure, 2) for name, figure in figures.items()}
+
+
+def _bound(seconds: Mapping[str, float], plain: str, handed_over: str, core: float) -> float:
+    """The ratio of who does nothing but give the records to the sensor's core, on all cores, and asks for no answer."""
+    return round(seconds[plain] / (seconds[handed_over] + core), 2)
 
 
 def _count(history: History, kinds: tuple[str, ...]) -> int:
     return sum(history.tables[kind].count() for kind in kinds)
 
 
-def _pass_through(history: History, kinds: tuple[str, ...]) -> None:
-    """What has to be given to the sensor's own core, to one that does nothing: no audit can be faster."""
-    for kind in kinds:
-        history.tables[kind].mapInArrow(_swallow, "nothing int").count()
+def _pass_through(history: History, kinds: tuple[str, ...]) -> int:
+    """Give it to workers that do nothing."""
+    return sum(history.tables[kind].mapInArrow(_swallow, "nothing int").count() for kind in kinds)
 
 
 def _swallow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -118,18 +137,6 @@ def _backtest(history: History, generated: Generated) -> None:
             assert fired[trigger] == generated.fired[trigger]
     finally:
         past.close()
-
-
-def _ratios(plain: list[float], ours: list[float], core_seconds: float) -> dict[str, float]:
-    """`bound` is what reading and the sensor's core, on all cores and with nothing around them, would come to."""
-    each = [one / other for one, other in zip(plain, ours, strict=True)]
-    read = statistics.median(plain)
-    return {
-        "median": round(statistics.median(each), 2),
-        "least": round(min(each), 2),
-        "most": round(max(each), 2),
-        "bound": round(read / (read + core_seconds / (os.cpu_count() or 1)), 2),
-    }
 
 
 def _print(console: Console, results: list[dict[str, Any]]) -> None:
