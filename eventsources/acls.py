@@ -8,7 +8,7 @@ from eventbus.names import BusName
 from eventsources.journal import transactional_id
 from eventsources.receiver.listening import ReceiverSpec
 from eventsources.spec import EventSourceManifest
-from sensors.acls import READ_OUTSIDE_GROUPS, Need, Operation, Part, Permission, Resource, on_topics
+from sensors.acls import Need, Operation, Part, Permission, Resource, on_topics
 from sensors.redrive import Box
 
 
@@ -27,8 +27,7 @@ def needs_of_source(bus: BusName, manifest: EventSourceManifest) -> list[Need]:
 
 
 def _to_look(bus: BusName) -> Iterator[Permission]:
-    yield from on_topics([bus.reject_topic], Operation.READ, Operation.DESCRIBE_CONFIGS)
-    yield READ_OUTSIDE_GROUPS
+    return on_topics([bus.reject_topic], Operation.READ, Operation.DESCRIBE_CONFIGS)
 
 
 def _to_drive_back(bus: BusName) -> Iterator[Permission]:
@@ -43,4 +42,3 @@ def _to_run_once(bus: BusName, manifest: EventSourceManifest) -> Iterator[Permis
     yield from on_topics([bus.source_topic], Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
     for identity, _ in manifest.identities():
         yield Permission(Resource.TRANSACTIONAL_ID, transactional_id(bus, identity), Operation.WRITE)
-    yield READ_OUTSIDE_GROUPS

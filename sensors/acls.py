@@ -10,7 +10,6 @@ from enum import StrEnum
 
 import msgspec
 
-from eventbus.kafka.connection import CLIENT_ID
 from eventbus.names import Kind, SensorName, Stage
 from sensors.actions.kafka import KafkaSpec
 from sensors.spec.models import SensorManifest
@@ -110,7 +109,6 @@ def _start(name: SensorName) -> Iterator[Permission]:
     """Topics are checked, and every replica follows what operators want."""
     yield from on_topics(_all_topics(name), Operation.DESCRIBE_CONFIGS)
     yield from on_topics([name.control_topic], Operation.READ)
-    yield READ_OUTSIDE_GROUPS
 
 
 def _stage(name: SensorName, stage: Stage) -> Iterator[Permission]:
@@ -133,7 +131,6 @@ def _read(name: SensorName) -> Iterator[Permission]:
     yield from on_topics(_all_topics(name), Operation.READ, Operation.DESCRIBE_CONFIGS)
     for stage in Stage:
         yield Permission(Resource.GROUP, name.group(stage), Operation.DESCRIBE)
-    yield READ_OUTSIDE_GROUPS
 
 
 def _control(name: SensorName) -> Iterator[Permission]:
@@ -148,8 +145,3 @@ def _control(name: SensorName) -> Iterator[Permission]:
 def _replay(name: SensorName) -> Iterator[Permission]:
     yield from on_topics([name.event_topic], Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
     yield Permission(Resource.GROUP, name.group(Stage.MATCH), Operation.DESCRIBE)
-    yield READ_OUTSIDE_GROUPS
-
-
-READ_OUTSIDE_GROUPS = Permission(Resource.GROUP, CLIENT_ID, Operation.DESCRIBE)
-"""The client looks for the coordinator of its group even where it never joins one."""

@@ -16,6 +16,7 @@ TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 CLIENT_DEAD = KafkaError._FATAL
 TIMED_OUT = KafkaError._TIMED_OUT
 WRONG_STATE = KafkaError._STATE
+GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 
 FENCED = frozenset(
     {
@@ -86,7 +87,7 @@ NO_WAY_THERE = frozenset({UNRESOLVED, KafkaError._TRANSPORT})
 # Trying again is useless until a person has changed a permission or a setting.
 NEEDS_A_PERSON = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant this client the operation on the cluster: see `eventbus acls`.",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "Grant this client READ on the consumer group: see `eventbus acls`.",
+    GROUP_DENIED: "Grant this client READ on the consumer group: see `eventbus acls`.",
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: (
         "Other members of the group share its partitions in another way: stop them, or name another group."
     ),

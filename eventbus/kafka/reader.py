@@ -78,6 +78,8 @@ class KafkaReader:
             self._client.close()
 
     def _on_trouble(self, trouble: Trouble) -> None:
+        if trouble.error.code() == codes.GROUP_DENIED:
+            return  # a reader joins none; it is the client that looks for a coordinator all the same
         if trouble.error.code() != codes.PARTITION_EOF:
             self._errors.append(fetch_error(trouble, self._where))
             return

@@ -6,19 +6,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Message
 
 from eventbus import Bus, BusName, Event
 from eventbus.cli.main import main
 from eventbus.clock import SystemClock
 from eventbus.errors import EventBusError, FatalError
+from eventbus.kafka import codes
 from eventbus.kafka.connection import Connection
+from eventbus.kafka.fetched import Trouble, split
 from eventbus.names import Kind, SensorName
 from eventbus.topics import ensure_sensor_topics
 from sensors import ActionCall, Sensor
 from sensors.acls import Operation, Part, Permission, Resource, needs_of
 from sensors.inspection import read_range
 from sensors.spec.loader import load_text
-from tests.security.broker import SecureBroker, User
+from tests.security.broker import SecureBroker, User, wait_until
 from tests.security.conftest import NewUser
 
 pytestmark = pytest.mark.kafka
@@ -137,6 +140,28 @@ def test_who_may_not_write_stops_instead_of_burying_every_event(shop: Shop) -> N
         reader = bus.cluster.reader()
         letters = read_range(reader, shop.name.topic(Kind.DLQ), 0, start=0, end=None, clock=SystemClock())
         assert list(letters) == []
+        reader.close()
+
+
+def test_who_only_reads_needs_no_group(shop: Shop, new_user: NewUser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client looks for the coordinator of its group all the same, and complains, sooner or later."""
+    complaints: list[int] = []
+
+    def noting_split(messages: list[Message]) -> tuple[list[Message], list[Trouble]]:
+        records, troubles = split(messages)
+        complaints.extend(trouble.error.code() for trouble in troubles)
+        return records, troubles
+
+    monkeypatch.setattr("eventbus.kafka.reader.split", noting_split)
+    shop.create_topics()
+    onlooker, topic = new_user("onlooker"), shop.name.event_topic
+    shop.broker.permit(onlooker, [Permission(Resource.TOPIC, topic, Operation.READ)])
+    with shop.bus(onlooker) as bus, Bus.connect(shop.broker.open_address, namespace=bus.name.namespace) as sender:
+        reader = bus.cluster.reader()
+        reader.open(topic, 0, 0)
+        wait_until(lambda: reader.read(1, 0.1) == [] and codes.GROUP_DENIED in complaints)
+        sender.publish(Event.new("shop", "paid"))
+        wait_until(lambda: len(reader.read(1, 0.1)) == 1)
         reader.close()
 
 
