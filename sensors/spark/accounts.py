@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from pyspark import StorageLevel
@@ -89,6 +90,9 @@ def keep_accounts(
     however many there are, are cut into chunks where the sensor says that it has fired, about every `block` offsets:
     a slot holds nothing then, so that chunks can be worked out side by side. Where the sensor has not told the truth
     this shows in the chunk before the cut.
+
+    What does not wait for something else is asked for at the same time: while Spark prepares one query, or the last
+    task of it is at work, its cores have another.
     """
     plan = deputy.plan
     tables = history.tables
@@ -96,35 +100,48 @@ def keep_accounts(
     wanted = names if trigger is None else _with_dlq(plan, trigger)
     only = "true" if trigger is None else f"trigger IN ({', '.join(map(quoted, wanted))})"
     or_none = f"trigger IS NULL OR {only}"
+    events = matched(history, deputy).where(or_none)
+    due_of_events = _due_of_events(events, wanted)
     actions = facts.action_facts(tables[Kind.ACTION]).where(only).persist(StorageLevel.MEMORY_AND_DISK)
-    generations = [row[0] for row in actions.select("generation").distinct().orderBy("generation").collect()]
-    whole = history.complete(Kind.TRIGGER) and set(generations) <= {plan.owner.generation}
-    begun = None if whole else beginnings(actions, plan)
-    to_join = routed(history, plan, begun, actions, block)
-    of_known = inside(history.slices[Kind.ACTION].offsets, "partition", "offset")
-    accounts = Accounts(
-        plan=plan,
-        history=history,
-        names=wanted,
-        matched=matched(history, deputy).where(or_none),
-        joined=joined(to_join, history, deputy, payload=False).where(or_none),
-        in_detail=joined(to_join, history, deputy, payload=True).where(or_none),
-        actions=actions,
-        invocations=facts.invocation_facts(tables[Kind.INVOCATION]).where(only).where(of_known),
-        letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK),
-        totals=actions,
-        brief=(),
-        whole=whole,
-        generations=generations,
-    )
-    due = _due(accounts)
-    there = _found_actions(accounts, begun).unionByName(_letters(accounts))
-    ledger = there.unionByName(_notes(accounts)).unionByName(_failures(accounts))
-    if block is None:
-        ledger = ledger.unionByName(due).unionByName(_uses(accounts))
-    totals = added_up(ledger).where(UNSETTLED).persist(StorageLevel.MEMORY_AND_DISK)
-    brief = in_brief(totals if block is None else due.unionByName(there)).collect()
+    with ThreadPoolExecutor() as beside:
+        of_events = None if block is None else beside.submit(in_brief(due_of_events).collect)
+        generations = [row[0] for row in actions.select("generation").distinct().orderBy("generation").collect()]
+        whole = history.complete(Kind.TRIGGER) and set(generations) <= {plan.owner.generation}
+        begun = None if whole else beginnings(actions, plan)
+        to_join = routed(history, plan, begun, actions, block)
+        of_known = inside(history.slices[Kind.ACTION].offsets, "partition", "offset")
+        accounts = Accounts(
+            plan=plan,
+            history=history,
+            names=wanted,
+            matched=events,
+            joined=joined(to_join, history, deputy, payload=False).where(or_none),
+            in_detail=joined(to_join, history, deputy, payload=True).where(or_none),
+            actions=actions,
+            invocations=facts.invocation_facts(tables[Kind.INVOCATION]).where(only).where(of_known),
+            letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK),
+            totals=actions,
+            brief=(),
+            whole=whole,
+            generations=generations,
+        )
+        due_of_triggers = _due_of_triggers(accounts)
+        there = _found_actions(accounts, begun).unionByName(_letters(accounts))
+        ledger = there.unionByName(_notes(accounts)).unionByName(_failures(accounts))
+        if of_events is None:
+            ledger = ledger.unionByName(due_of_events).unionByName(due_of_triggers).unionByName(_uses(accounts))
+            totals = _kept_totals(ledger)
+            brief = in_brief(totals).collect()
+        else:
+            totals = _kept_totals(ledger)
+            kept = beside.submit(totals.count)
+            brief = in_brief(due_of_triggers.unionByName(there)).collect() + of_events.result()
+            kept.result()
     return msgspec.structs.replace(accounts, totals=totals, brief=brief)
+
+
+def _kept_totals(ledger: DataFrame) -> DataFrame:
+    return added_up(ledger).where(UNSETTLED).persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def _with_dlq(plan: SensorPlan, trigger: str) -> list[str]:
@@ -135,46 +152,50 @@ def _with_dlq(plan: SensorPlan, trigger: str) -> list[str]:
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def _due(accounts: Accounts) -> DataFrame:
-    """What match and join have come to, and what there is of the trigger topic."""
-    number = number_of(accounts.names, "trigger")
-    is_read = f"(kind = '{READ}')"
-    place = {"trigger": "trigger", "slot": "slot", "reason": "reason"}
-    offset = f"CASE WHEN NOT {is_read} THEN source_offset END"
-    wanted = entries(
-        accounts.matched,
+_PLACE = {"trigger": "trigger", "slot": "slot", "reason": "reason"}
+_IS_READ = f"(kind = '{READ}')"
+
+
+def _due_of_events(events: DataFrame, names: Sequence[str]) -> DataFrame:
+    """What match has come to."""
+    offset = f"CASE WHEN NOT {_IS_READ} THEN source_offset END"
+    return entries(
+        events,
         kind_of("kind"),
-        about={**place, "action": "action", "partition": "source_partition", "offset": offset},
+        about={**_PLACE, "action": "action", "partition": "source_partition", "offset": offset},
         columns={
-            "expected": f"CASE WHEN {is_read} THEN 0 ELSE 1 END",
-            "found": f"CASE WHEN {is_read} THEN content ELSE 0 END",
-            "content": f"CASE WHEN NOT {is_read} THEN content END",
-            "content_most": f"CASE WHEN NOT {is_read} THEN content END",
-            "written": f"CASE WHEN {is_read} THEN source_offset END",
-            "newest_event": f"CASE WHEN {is_read} THEN source_timestamp END",
-            "trigger": number,
+            "expected": f"CASE WHEN {_IS_READ} THEN 0 ELSE 1 END",
+            "found": f"CASE WHEN {_IS_READ} THEN content ELSE 0 END",
+            "content": f"CASE WHEN NOT {_IS_READ} THEN content END",
+            "content_most": f"CASE WHEN NOT {_IS_READ} THEN content END",
+            "written": f"CASE WHEN {_IS_READ} THEN source_offset END",
+            "newest_event": f"CASE WHEN {_IS_READ} THEN source_timestamp END",
+            "trigger": number_of(names, "trigger"),
             "reason": number_of(REASONS, "reason"),
         },
     )
+
+
+def _due_of_triggers(accounts: Accounts) -> DataFrame:
+    """What join has come to, and what there is of the trigger topic."""
     known = inside(accounts.history.judged(EVENT), "source_partition", "source_offset")
     unknown = f"(kind = '{TRIGGER}' AND NOT {known})"
     due = f"kind IN ('{ACTION}', '{LETTER}')"
     to_judge = f"reason IN {_OF_HELD}" if accounts.whole else "false"
     slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
-    arrived = entries(
+    return entries(
         accounts.joined.where(f"kind <> '{LETTER}' OR {to_judge}"),
         kind_of("kind"),
-        about={**place, "slot": slot, "action": "action", "partition": "source_partition", "offset": "source_offset"},
+        about={**_PLACE, "slot": slot, "action": "action", "partition": "source_partition", "offset": "source_offset"},
         columns={
             "expected": f"CASE WHEN {due} THEN 1 ELSE 0 END",
-            "found": f"CASE WHEN {is_read} THEN content WHEN {due} OR {unknown} THEN 0 ELSE 1 END",
-            "content": f"CASE WHEN NOT {is_read} AND NOT {unknown} THEN content END",
-            "content_most": f"CASE WHEN NOT {is_read} AND NOT {unknown} THEN content END",
-            "trigger": number,
+            "found": f"CASE WHEN {_IS_READ} THEN content WHEN {due} OR {unknown} THEN 0 ELSE 1 END",
+            "content": f"CASE WHEN NOT {_IS_READ} AND NOT {unknown} THEN content END",
+            "content_most": f"CASE WHEN NOT {_IS_READ} AND NOT {unknown} THEN content END",
+            "trigger": number_of(accounts.names, "trigger"),
             "reason": number_of(REASONS, "reason"),
         },
     )
-    return wanted.unionByName(arrived)
 
 
 REASONS = (SUPERSEDED, EXPIRED, RESET, DUPLICATE, SUPPRESSED, EVENTS, TRIGGERS)

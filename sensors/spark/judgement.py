@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from pyspark.sql import DataFrame, Row, Window
@@ -60,14 +61,13 @@ def acquit(accounts: Accounts) -> Findings | None:
     sums = Counter[tuple[int, str]]()
     for row in accounts.brief:
         sums.update({(row["kind"], half): row[half] for half in ("high", "low")})
-    counts = _counts(accounts, [_MISTREATED, _UNMATCHED, _GIVEN_UP, _REPEATED])
-    if (
-        any(sums[KINDS[kind], half] % 2**64 for kind in (TRIGGER, ACTION, LETTER) for half in ("high", "low"))
-        or counts[_MISTREATED]
-        or counts[_UNMATCHED]
-        or not used_twice(accounts).isEmpty()
-        or not _disorder(accounts).isEmpty()
-    ):
+    if any(sums[KINDS[kind], half] % 2**64 for kind in (TRIGGER, ACTION, LETTER) for half in ("high", "low")):
+        return None
+    with ThreadPoolExecutor() as beside:
+        nothing_used_twice = beside.submit(used_twice(accounts).isEmpty)
+        in_order = beside.submit(_disorder(accounts).isEmpty)
+        counts = _counts(accounts, [_MISTREATED, _UNMATCHED, _GIVEN_UP, _REPEATED])
+    if counts[_MISTREATED] or counts[_UNMATCHED] or not nothing_used_twice.result() or not in_order.result():
         return None
     return _excused(Leftovers(accounts), counts)
 
