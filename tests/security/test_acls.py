@@ -153,10 +153,10 @@ def test_who_only_reads_needs_no_group(shop: Shop, new_user: NewUser, monkeypatc
         return records, troubles
 
     monkeypatch.setattr("eventbus.kafka.reader.split", noting_split)
-    shop.create_topics()
     onlooker, topic = new_user("onlooker"), shop.name.event_topic
     shop.broker.permit(onlooker, [Permission(Resource.TOPIC, topic, Operation.READ)])
     with shop.bus(onlooker) as bus, Bus.connect(shop.broker.open_address, namespace=bus.name.namespace) as sender:
+        sender.ensure(1)
         reader = bus.cluster.reader()
         reader.open(topic, 0, 0)
         wait_until(lambda: reader.read(1, 0.1) == [] and codes.GROUP_DENIED in complaints)
