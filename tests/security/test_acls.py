@@ -137,8 +137,10 @@ def test_who_may_not_write_stops_instead_of_burying_every_event(shop: Shop) -> N
     with pytest.raises(FatalError, match=r"Topic authorization failed.*Grant this client what `eventbus acls` lists"):
         shop.run()
     with Bus.connect(shop.broker.open_address) as bus:
+        topic = shop.name.topic(Kind.DLQ)
+        assert bus.cluster.describe([topic])[topic] is not None
         reader = bus.cluster.reader()
-        letters = read_range(reader, shop.name.topic(Kind.DLQ), 0, start=0, end=None, clock=SystemClock())
+        letters = read_range(reader, topic, 0, start=0, end=None, clock=SystemClock())
         assert list(letters) == []
         reader.close()
 
