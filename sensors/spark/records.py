@@ -40,6 +40,8 @@ FETCH = {
     "failOnDataLoss": "true",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.max.poll.records": "2000",
+    # Spark keeps its consumers. One that has come to the end asks for more, and who uses it next waits for the answer.
+    "kafka.fetch.max.wait.ms": "10",
 }
 
 
