@@ -31,13 +31,14 @@ _LETTER = (
 
 
 def header(name: str) -> str:
-    """SQL: the first header of that name. Ours is nearly always the first of all, which saves a search."""
+    """SQL: the first header of that name. Most records have one header: nothing else is searched, Spark is slow at it."""
     found = f"filter(headers, h -> h.key = '{name}')[0].value"
-    return f"CASE WHEN headers[0].key = '{name}' THEN headers[0].value ELSE {found} END"
+    return f"CASE WHEN headers[0].key = '{name}' THEN headers[0].value WHEN size(headers) > 1 THEN {found} END"
 
 
 def has_header(name: str) -> str:
-    return f"exists(headers, h -> h.key = '{name}')"
+    found = f"exists(headers, h -> h.key = '{name}')"
+    return f"coalesce(headers[0].key = '{name}' OR (size(headers) > 1 AND {found}), false)"
 
 
 def trigger_facts(records: DataFrame) -> DataFrame:
