@@ -56,7 +56,10 @@ class PausedKey(msgspec.Struct, frozen=True, array_like=True, tag="paused"):
 
 
 class OriginKey(msgspec.Struct, frozen=True, array_like=True, tag="origin"):
-    """Key of the note that a stage has begun to read a partition of its input."""
+    """Key of the note that a stage has begun to read a partition of its input.
+
+    Where a generation of the spec goes on with what another has begun, `stage` has its number behind a slash.
+    """
 
     stage: str
     partition: int
@@ -106,9 +109,10 @@ class Identity(Fact, frozen=True, gc=False):
 
 
 class Origin(Fact, frozen=True, gc=False):
-    """Where a stage began to read one partition."""
+    """Where a stage began to read one partition, and under which generation of the spec (None: it was not noted)."""
 
     offset: int
+    generation: int | None = msgspec.field(name="g", default=None)
 
 
 K = TypeVar("K")

@@ -173,7 +173,7 @@ def _tell(found: AuditReport, output: Output) -> bool:
         say_json(report_json(found))
     else:
         print_report(found)
-    return found.clean and not found.missing
+    return found.proved
 
 
 def _write(spark: SparkSession, found: AuditReport, page: Path | None, parquet: str | None) -> None:

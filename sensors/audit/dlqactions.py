@@ -1,7 +1,8 @@
-"""I1 to I3 for the actions of `dlqTrigger`s: one for every action that was given up, and no others."""
+"""I1 to I3 for the actions of `dlqTrigger`s: one for every time that an action was given up, and no others."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eventbus.formats import ACTION_HEADER, action_fact, dead_letter, header
@@ -23,14 +24,16 @@ def check_dlq_actions(
 ) -> Iterator[Violation]:
     """`actions` are those of `dlqTrigger`s."""
     given_up = _given_up(letters)
-    refused = {action_fact(record).id for record in letters if _is_refused_action(record)}
-    seen: set[str] = set()
+    times = Counter(action for action, _ in given_up)
+    triggers = dict(given_up)
+    refused = Counter(action_fact(record).id for record in letters if _is_refused_action(record))
+    seen: Counter[str] = Counter()
     for record in actions:
         fact = action_fact(record)
         failed = fact.failure.action if fact.failure else ""
-        caused = dlq_action_id(failed) == fact.id and dlq_name(given_up.get(failed, "")) == fact.trigger
-        if fact.id in seen or not caused:
-            again = fact.id in seen
+        caused = dlq_action_id(failed) == fact.id and dlq_name(triggers.get(failed, "")) == fact.trigger
+        again = caused and seen[fact.id] >= times[failed]
+        if again or not caused:
             what = "an action of a dlqTrigger that is there already" if again else "nothing was given up for"
             yield Violation(
                 invariant="I2" if again else "I1",
@@ -41,21 +44,22 @@ def check_dlq_actions(
                 place=place_of(record),
                 replica=fact.replica,
             )
-        seen.add(fact.id)
-    for action, trigger in given_up.items():
-        if _always_has_one(plans, trigger) and dlq_action_id(action) not in seen | refused:
+        seen[fact.id] += 1
+    there = seen + refused
+    for action, trigger in triggers.items():
+        if _always_has_one(plans, trigger) and there[dlq_action_id(action)] < times[action]:
             what = f"the action {action} was given up, and its dlqTrigger has no action"
             yield Violation(invariant="I3", breach=Breach.LOST, what=what, trigger=trigger)
 
 
-def _given_up(letters: Iterable[Record]) -> dict[str, str]:
-    """The trigger of every action that was invoked in vain."""
+def _given_up(letters: Iterable[Record]) -> list[tuple[str, str]]:
+    """Every action that was invoked in vain, as often as it was, and its trigger."""
     facts = (dead_letter(record) for record in letters)
-    return {
-        fact.action: fact.trigger
+    return [
+        (fact.action, fact.trigger)
         for fact in facts
         if fact.reason == ACTION_FAILED and fact.action is not None and fact.trigger is not None
-    }
+    ]
 
 
 def _is_refused_action(record: Record) -> bool:

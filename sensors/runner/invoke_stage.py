@@ -63,7 +63,7 @@ class InvokeStage:
         self._ask_pauses = pauses
         self.pauses: Pauses = {}
         self._start: dict[int, InvokeCommit] = {}
-        self._beginnings = Beginnings(plan.name, topology, Stage.INVOKE)
+        self._beginnings = Beginnings(plan.name, topology, Stage.INVOKE, plan.owner.generation)
         self._first_outputs: dict[int, Output] = {}
 
     # --- partitions -------------------------------------------------------------------------------------------------

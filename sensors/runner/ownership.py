@@ -120,8 +120,9 @@ class Beginnings:
     It is asked only for partitions that the stage's group has committed nothing for.
     """
 
-    def __init__(self, name: SensorName, topology: Topology, stage: Stage) -> None:
+    def __init__(self, name: SensorName, topology: Topology, stage: Stage, generation: int) -> None:
         self._name = name
+        self._generation = generation
         self._topology = topology
         self._stage = stage
         self._begun: set[int] = set()
@@ -149,9 +150,16 @@ class Beginnings:
         """The note that the stage begins here. Raises when it has begun before, and its offsets are gone."""
         if partition in self._begun:
             raise offsets_gone(self._name, self._stage, partition)
+        return self._note(self._stage, partition, offset)
+
+    def go_on(self, partition: int, offset: int) -> Output:
+        """The note that this generation of the spec goes on here: an audit judges each by its own manifest."""
+        return self._note(f"{self._stage}/{self._generation}", partition, offset)
+
+    def _note(self, stage: str, partition: int, offset: int) -> Output:
         topic, number = self.place(partition)
-        key = encode_state_key(OriginKey(self._stage, partition))
-        return Output(topic, number, key, encode_fact(Origin(version=VERSION, offset=offset)))
+        note = Origin(version=VERSION, offset=offset, generation=self._generation)
+        return Output(topic, number, encode_state_key(OriginKey(stage, partition)), encode_fact(note))
 
     def forget(self, partition: int) -> None:
         self._begun.discard(partition)

@@ -103,14 +103,19 @@ class MatchStage(_Synchronous):
         self._rejections: Counter[tuple[str, str]] = Counter()
         """By dependency and reason, since the last commit."""
         self._metadata = encode_match(plan.owner)
-        self._beginnings = Beginnings(plan.name, topology, Stage.MATCH)
+        self._beginnings = Beginnings(plan.name, topology, Stage.MATCH, plan.owner.generation)
         self._start: dict[int, int] = {}
+        self._inherited: set[int] = set()
+        """Partitions that an older generation of the spec has worked on up to now."""
 
     def opened(self, partition: int, committed: Committed | None) -> tuple[str, int] | None:
         if committed is None:
             return self._beginnings.place(partition)
-        check_owner(self._plan.name, self._plan.owner, decode_match(committed.metadata))
+        before = decode_match(committed.metadata)
+        check_owner(self._plan.name, self._plan.owner, before)
         self._start[partition] = committed.offset
+        if before.generation < self._plan.owner.generation:
+            self._inherited.add(partition)
         return None
 
     def load(self, partition: int, record: Record) -> None:
@@ -118,16 +123,23 @@ class MatchStage(_Synchronous):
 
     def restored(self, partition: int, offsets: tuple[int, int]) -> int:
         if partition in self._start:
-            return self._start.pop(partition)
-        first, end = offsets
-        start = end if self._from_latest and not self._beginnings.added_later(partition) else first
+            start = self._start.pop(partition)
+            if partition not in self._inherited:
+                return start
+            self._inherited.discard(partition)
+            note = self._beginnings.go_on(partition, start)
+        else:
+            first, end = offsets
+            start = end if self._from_latest and not self._beginnings.added_later(partition) else first
+            note = self._beginnings.begin(partition, start)
         batch = self._batches[partition]
-        batch.outputs.append(self._beginnings.begin(partition, start))
+        batch.outputs.append(note)
         batch.commit = Commit(partition, start, self._metadata)
         return start
 
     def dropped(self, partition: int) -> None:
         self._start.pop(partition, None)
+        self._inherited.discard(partition)
         self._beginnings.forget(partition)
         self._batches.pop(partition, None)
 

@@ -1,27 +1,30 @@
-"""The books of an audit: what a sensor has done, and beside it what its own core says it should have done."""
+"""The books of an audit: what a sensor has done, and beside it what its own core says it should have done.
+
+Every function here makes entries (`entries`) of one kind; `bookkeeping` puts them together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 
 import msgspec
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from eventbus.names import Kind
+from eventbus.names import Kind, Stage
 from sensors.deadletters import (
     ACTION_FAILED,
     EXPIRED_EVENT,
     FLUSHED,
     INVALID_EVENT,
+    INVALID_RECORD,
     NO_KEY,
     PAUSED,
     SPEC_CHANGED,
     TRANSFORM_FAILED,
+    UNPRODUCIBLE,
 )
-from sensors.dlqactions import dlq_name
 from sensors.plan import SensorPlan
 from sensors.rules import DUPLICATE, EXPIRED, RESET, SUPERSEDED, SUPPRESSED
 from sensors.spark import facts
@@ -30,25 +33,20 @@ from sensors.spark.entries import (
     KINDS,
     MODES,
     OUTCOMES,
-    UNSETTLED,
     USE,
-    added_up,
     entries,
-    in_brief,
+    identity,
     inside,
     kind_of,
     number_of,
-    quoted,
     under_way,
 )
 from sensors.spark.history import EVENT, History
-from sensors.spark.routing import beginnings, joined, matched, routed
-from sensors.spark.workers import ACTION, EVENTS, LETTER, READ, TRIGGER, TRIGGERS, UNUSED, Deputy
+from sensors.spark.workers import ACTION, EVENTS, HELD, LETTER, READ, TRIGGER, TRIGGERS, UNUSED
 
-BLOCK = 50_000
-"""Offsets of a sequence that one task works out, about."""
 _OF_EVENTS = (INVALID_EVENT, TRANSFORM_FAILED, NO_KEY)
-_OF_ACTIONS = (ACTION_FAILED, PAUSED)
+_ASIDE = (PAUSED, SPEC_CHANGED)
+_OF_ACTIONS = (ACTION_FAILED, *_ASIDE)
 _OF_HELD = (EXPIRED_EVENT, FLUSHED, SPEC_CHANGED)
 
 
@@ -63,6 +61,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     joined: DataFrame
     in_detail: DataFrame
     """As `joined`, and which events the actions are made of."""
+    recorded: DataFrame
+    """The action topic; what cannot be read there has no `action`."""
     actions: DataFrame
     invocations: DataFrame
     letters: DataFrame
@@ -74,79 +74,32 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the trigger topic is known from its beginning, and one generation of the spec has dealt with it all."""
     generations: Sequence[int]
     """Which generations have written the actions."""
+    notes_since: int
+    """When the first actions were written of which all invocation records are known."""
 
     def release(self) -> None:
-        for table in (self.actions, self.letters, self.totals):
+        for table in (self.recorded, self.letters, self.totals):
             table.unpersist()
 
+    def finished(self) -> str:
+        """SQL, of a place in the action topic: whether it is known and dealt with."""
+        known = inside(self.history.known(Kind.ACTION), "partition", "offset")
+        return f"({known} AND NOT {under_way(self.history.commits.invoke)})"
 
-def keep_accounts(
-    history: History, deputy: Deputy, trigger: str | None = None, *, block: int | None = BLOCK
-) -> Accounts:
-    """Work it all out, in brief or (`block` is None) in detail. `trigger` is the one in question; None: all of them.
+    @property
+    def letters_judged(self) -> bool:
+        """Whether what has to be in the dead letters can still be found there."""
+        return not self.history.cut(Kind.DLQ)
 
-    In brief, what should be there is only summed up, to be compared with the sum of what is there: that is enough to
-    see that nothing is wrong, and not to see what is. And the events of a trigger without keys, which are one sequence
-    however many there are, are cut into chunks where the sensor says that it has fired, about every `block` offsets:
-    a slot holds nothing then, so that chunks can be worked out side by side. Where the sensor has not told the truth
-    this shows in the chunk before the cut.
+    @property
+    def all_known(self) -> bool:
+        """Whether actions and dead letters are known from the first on."""
+        return self.history.complete(Kind.ACTION) and self.history.complete(Kind.DLQ)
 
-    What does not wait for something else is asked for at the same time: while Spark prepares one query, or the last
-    task of it is at work, its cores have another.
-    """
-    plan = deputy.plan
-    tables = history.tables
-    names = [each for name in plan.triggers for each in _with_dlq(plan, name)]
-    wanted = names if trigger is None else _with_dlq(plan, trigger)
-    only = "true" if trigger is None else f"trigger IN ({', '.join(map(quoted, wanted))})"
-    or_none = f"trigger IS NULL OR {only}"
-    events = matched(history, deputy).where(or_none)
-    due_of_events = _due_of_events(events, wanted)
-    actions = facts.action_facts(tables[Kind.ACTION]).where(only).persist(StorageLevel.MEMORY_AND_DISK)
-    with ThreadPoolExecutor() as beside:
-        of_events = None if block is None else beside.submit(in_brief(due_of_events).collect)
-        generations = [row[0] for row in actions.select("generation").distinct().orderBy("generation").collect()]
-        whole = history.complete(Kind.TRIGGER) and set(generations) <= {plan.owner.generation}
-        begun = None if whole else beginnings(actions, plan)
-        to_join = routed(history, plan, begun, actions, block)
-        of_known = inside(history.slices[Kind.ACTION].offsets, "partition", "offset")
-        accounts = Accounts(
-            plan=plan,
-            history=history,
-            names=wanted,
-            matched=events,
-            joined=joined(to_join, history, deputy, payload=False).where(or_none),
-            in_detail=joined(to_join, history, deputy, payload=True).where(or_none),
-            actions=actions,
-            invocations=facts.invocation_facts(tables[Kind.INVOCATION]).where(only).where(of_known),
-            letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK),
-            totals=actions,
-            brief=(),
-            whole=whole,
-            generations=generations,
-        )
-        due_of_triggers = _due_of_triggers(accounts)
-        there = _found_actions(accounts, begun).unionByName(_letters(accounts))
-        ledger = there.unionByName(_notes(accounts)).unionByName(_failures(accounts))
-        if of_events is None:
-            ledger = ledger.unionByName(due_of_events).unionByName(due_of_triggers).unionByName(_uses(accounts))
-            totals = _kept_totals(ledger)
-            brief = in_brief(totals).collect()
-        else:
-            totals = _kept_totals(ledger)
-            kept = beside.submit(totals.count)
-            brief = in_brief(due_of_triggers.unionByName(there)).collect() + of_events.result()
-            kept.result()
-    return msgspec.structs.replace(accounts, totals=totals, brief=brief)
-
-
-def _kept_totals(ledger: DataFrame) -> DataFrame:
-    return added_up(ledger).where(UNSETTLED).persist(StorageLevel.MEMORY_AND_DISK)
-
-
-def _with_dlq(plan: SensorPlan, trigger: str) -> list[str]:
-    """What its actions are called, and those of its `dlqTrigger`."""
-    return [trigger, dlq_name(trigger)] if plan.triggers[trigger].has_dlq_trigger else [trigger]
+    @property
+    def held_judged(self) -> bool:
+        """The same, of events that were held: of which it also has to be known since when."""
+        return self.whole and self.letters_judged
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
@@ -156,7 +109,7 @@ _PLACE = {"trigger": "trigger", "slot": "slot", "reason": "reason"}
 _IS_READ = f"(kind = '{READ}')"
 
 
-def _due_of_events(events: DataFrame, names: Sequence[str]) -> DataFrame:
+def due_of_events(events: DataFrame, names: Sequence[str]) -> DataFrame:
     """What match has come to."""
     offset = f"CASE WHEN NOT {_IS_READ} THEN source_offset END"
     return entries(
@@ -176,12 +129,12 @@ def _due_of_events(events: DataFrame, names: Sequence[str]) -> DataFrame:
     )
 
 
-def _due_of_triggers(accounts: Accounts) -> DataFrame:
+def due_of_triggers(accounts: Accounts) -> DataFrame:
     """What join has come to, and what there is of the trigger topic."""
     known = inside(accounts.history.judged(EVENT), "source_partition", "source_offset")
     unknown = f"(kind = '{TRIGGER}' AND NOT {known})"
     due = f"kind IN ('{ACTION}', '{LETTER}')"
-    to_judge = f"reason IN {_OF_HELD}" if accounts.whole else "false"
+    to_judge = f"reason IN {_OF_HELD}" if accounts.held_judged else "false"
     slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
     return entries(
         accounts.joined.where(f"kind <> '{LETTER}' OR {to_judge}"),
@@ -211,7 +164,7 @@ def judged_actions(accounts: Accounts) -> str:
     return f"NOT redriven AND NOT failure AND {caused}"
 
 
-def _found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
+def found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
     actions, judged = accounts.actions, judged_actions(accounts)
     if begun is not None:
         begun = begun.withColumnRenamed("partition", "joined_partition")
@@ -225,7 +178,9 @@ def _found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
         columns={
             "found": found,
             "records": "1",
-            "unfinished": f"CASE WHEN {under_way(accounts.history.commits.invoke)} THEN 1 ELSE 0 END",
+            "unbacked": "CASE WHEN redriven THEN 1 ELSE 0 END" if accounts.all_known else "0",
+            "unfinished": f"CASE WHEN {under_way(accounts.history.commits.invoke)} "
+            f"OR timestamp < {accounts.notes_since} THEN 1 ELSE 0 END",
             "content": f"CASE WHEN {judged} THEN content END",
             "content_most": f"CASE WHEN {judged} THEN content END",
             "trigger": number_of(accounts.names, "trigger"),
@@ -242,11 +197,12 @@ def used_twice(accounts: Accounts) -> DataFrame:
 
 
 def _used(accounts: Accounts) -> DataFrame:
+    """An event of which an action has two documents is still one event."""
     actions = accounts.actions.where("NOT redriven AND NOT failure")
-    return actions.selectExpr("trigger", "slot", "explode(events) AS event")
+    return actions.selectExpr("trigger", "slot", "explode(array_distinct(events)) AS event")
 
 
-def _uses(accounts: Accounts) -> DataFrame:
+def uses(accounts: Accounts) -> DataFrame:
     return entries(
         _used(accounts),
         str(USE),
@@ -260,8 +216,10 @@ def _uses(accounts: Accounts) -> DataFrame:
     )
 
 
-def _notes(accounts: Accounts) -> DataFrame:
+def notes(accounts: Accounts) -> DataFrame:
     counted = {column: f"CASE WHEN outcome = '{outcome}' THEN 1 ELSE 0 END" for column, outcome in OUTCOMES.items()}
+    if not accounts.letters_judged:
+        counted["letters"] = counted["dead"]  # who says so is believed
     attempted = f"outcome NOT IN ('{OUTCOMES['taken']}', '{OUTCOMES['released']}')"
     return entries(
         accounts.invocations,
@@ -277,16 +235,20 @@ def _notes(accounts: Accounts) -> DataFrame:
     )
 
 
-def _letters(accounts: Accounts) -> DataFrame:
+def letters(accounts: Accounts) -> DataFrame:
     """What the dead letters say of actions, and what of events."""
-    events = inside(accounts.history.judged(EVENT), "partition", "offset")
-    of_events = f"(reason IN {_OF_EVENTS} AND {events})"
-    of_held = f"(reason IN {_OF_HELD} AND event_trigger IS NOT NULL)" if accounts.whole else "false"
-    of_actions = f"(reason IN {_OF_ACTIONS} AND action IS NOT NULL)"
-    kind = f"CASE WHEN {of_actions} THEN {KINDS[ACTION]} ELSE {KINDS[LETTER]} END"
+    history = accounts.history
+    events = inside(history.judged(EVENT), "partition", "offset")
+    triggers = inside(history.judged(Kind.TRIGGER), "partition", "offset")
+    of_events = f"(reason IN {_OF_EVENTS} AND {events})" if accounts.letters_judged else "false"
+    # What a plain trigger held for long has no place in the trigger topic any more.
+    of_held = f"(reason IN {_OF_HELD} AND event_trigger IS NOT NULL AND (offset < 0 OR {triggers}))"
+    of_held = of_held if accounts.held_judged else "false"
+    known = inside(history.known(Kind.ACTION), "partition", "offset")
+    of_actions = f"(reason IN {_OF_ACTIONS} AND action IS NOT NULL AND {known})"
     return entries(
         accounts.letters.where(f"{of_events} OR {of_held} OR {of_actions}"),
-        kind,
+        f"CASE WHEN {of_actions} THEN {KINDS[ACTION]} ELSE {KINDS[LETTER]} END",
         about={
             "action": "action",
             "trigger": f"CASE WHEN {of_events} THEN trigger ELSE event_trigger END",
@@ -298,25 +260,94 @@ def _letters(accounts: Accounts) -> DataFrame:
         columns={
             "found": f"CASE WHEN {of_actions} THEN 0 ELSE 1 END",
             "letters": f"CASE WHEN {of_actions} AND reason = '{ACTION_FAILED}' THEN 1 ELSE 0 END",
-            "paused": f"CASE WHEN {of_actions} AND reason = '{PAUSED}' THEN 1 ELSE 0 END",
+            "aside": f"CASE WHEN {of_actions} AND reason IN {_ASIDE} THEN 1 ELSE 0 END",
+            "unbacked": f"CASE WHEN {of_actions} THEN -1 ELSE 0 END",
             "trigger": number_of(accounts.names, "trigger"),
         },
     )
 
 
-def _failures(accounts: Accounts) -> DataFrame:
-    """An action that was given up, and the one that is due because of it."""
+UNREADABLE = {"slot": "'invoke'", "partition": "partition", "offset": "offset", "reason": f"'{INVALID_RECORD}'"}
+"""What a dead letter about a record of the action topic is known by that cannot be read."""
+
+
+def unreadable_actions(accounts: Accounts) -> DataFrame:
+    """Records of the action topic that have to be in the dead letters as what they are."""
+    return accounts.recorded.where(f"action IS NULL AND {accounts.finished() if accounts.letters_judged else 'false'}")
+
+
+def unreadable(accounts: Accounts) -> DataFrame:
+    """Records of the action topic that are none of ours, and their dead letters."""
+    there, about = unreadable_actions(accounts), UNREADABLE
+    due = entries(there, str(KINDS[LETTER]), about=about, columns={"expected": "1"})
+    said = f"reason = '{INVALID_RECORD}' AND stage = '{Stage.INVOKE}' AND {accounts.finished()}"
+    told = accounts.letters.where(said if accounts.letters_judged else "false")
+    found = entries(told, str(KINDS[LETTER]), about=about, columns={"found": "1"})
+    return due.unionByName(found)
+
+
+def failures(accounts: Accounts) -> DataFrame:
+    """An action that was given up, and the one that is due because of it; where the first of them is known."""
     due = [name for name, each in accounts.plan.triggers.items() if each.has_dlq_trigger]
     about = {"slot": "about"}
-    letters = accounts.letters.where(f"reason = '{ACTION_FAILED}'").where(F.col("trigger").isin(due))
-    given_up = entries(
-        letters.selectExpr("action AS about", "trigger"),
-        str(FAILURE),
-        about=about,
-        columns={"expected": "1", "trigger": number_of(accounts.names, "trigger")},
+    number = {"trigger": number_of(accounts.names, "trigger")}
+    letters = accounts.letters.where(f"reason = '{ACTION_FAILED}' AND {accounts.finished()}")
+    letters = letters.where(F.col("trigger").isin(due)).selectExpr("action AS about", "trigger")
+    given_up = entries(letters, str(FAILURE), about=about, columns={"expected": "1", **number})
+    made = accounts.actions.where("failure AND NOT redriven").selectExpr("failed_action AS about", "trigger")
+    if due:
+        made = made.join(
+            accounts.actions.where(accounts.finished()).selectExpr("action AS about"), "about", "left_semi"
+        )
+    return given_up.unionByName(entries(made, str(FAILURE), about=about, columns={"found": "1", **number}))
+
+
+# --- what is in order all the same ------------------------------------------------------------------------------------
+
+
+def not_swept(accounts: Accounts) -> DataFrame:
+    """Held events whose time is over: when exactly they are let go depends on how busy a sensor is.
+
+    Those that its state topic still holds need no dead letter yet; those that the core would still hold may have one.
+    """
+    history = accounts.history
+    burying = [name for name, each in accounts.plan.triggers.items() if each.rules and each.rules.bury_expired]
+    held = accounts.joined.where(f"kind = '{HELD}'").selectExpr(
+        "trigger",
+        "slot",
+        "source_partition AS partition",
+        "source_offset AS offset",
+        f"explode(array{_OF_HELD}) AS reason",
     )
-    actions = accounts.actions.where("failure AND NOT redriven").selectExpr("failed_action AS about", "trigger")
-    made = entries(
-        actions, str(FAILURE), about=about, columns={"found": "1", "trigger": number_of(accounts.names, "trigger")}
+    may_be_there = entries(held, str(KINDS[LETTER]), about=_HELD_ABOUT, columns={"records": "1"})
+    if not burying:
+        return may_be_there
+    state = facts.held_facts(history.tables[Kind.STATE]).where(F.col("trigger").isin(burying))
+    state = state.withColumn("reason", F.lit(EXPIRED_EVENT))
+    may_not_be_there = entries(state, str(KINDS[LETTER]), about=_HELD_ABOUT, columns={"unfinished": "1"})
+    return may_be_there.unionByName(may_not_be_there)
+
+
+_HELD_ABOUT = {name: name for name in ("trigger", "slot", "partition", "offset", "reason")}
+
+
+def _refused(accounts: Accounts) -> DataFrame:
+    """What is not there because the log would not take it: the identities of actions and trigger records."""
+    letters = accounts.letters.where(f"reason = '{UNPRODUCIBLE}'")
+    of_triggers = {name: f"event_{name}" for name in ("trigger", "slot", "partition", "offset")}
+    kinds = (
+        (KINDS[TRIGGER], "event_trigger IS NOT NULL", of_triggers),
+        (KINDS[ACTION], "action_within IS NOT NULL AND failed_within IS NULL", {"action": "action_within"}),
+        (FAILURE, "failed_within IS NOT NULL", {"slot": "failed_within"}),
     )
-    return given_up.unionByName(made)
+    tables = [
+        letters.where(which).selectExpr(f"{kind} AS kind", *identity(str(kind), about)) for kind, which, about in kinds
+    ]
+    return reduce(DataFrame.unionByName, tables).distinct()
+
+
+def excused(totals: DataFrame, accounts: Accounts) -> DataFrame:
+    """Totals in detail, without what is not there and need not be."""
+    refused = _refused(accounts).withColumn("refused", F.lit(1))
+    met = totals.join(refused, ["kind", "id_high", "id_low"], "left")
+    return met.where("refused IS NULL OR expected <= found").drop("refused")

@@ -203,7 +203,10 @@ class Archive:
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def keep_commits(self, name: SensorName, commits: RawCommits, taken: int) -> None:
-        _write(self._commits(name), _Commits(taken, commits))
+        """Kafka forgets those of a sensor that has gone: then the last that were known stay."""
+        before = self.commits(name) or {}
+        known = {stage: each or before.get(stage, {}) for stage, each in commits.items()}
+        _write(self._commits(name), _Commits(taken, known))
 
     def commits(self, name: SensorName) -> RawCommits | None:
         kept = _read(self._commits(name), _Commits)

@@ -13,7 +13,9 @@ from __future__ import annotations
 import msgspec
 from pyspark.sql import functions as F
 
-from sensors.spark.accounts import BLOCK, Accounts, keep_accounts
+from eventbus.names import Stage
+from sensors.spark.accounts import Accounts
+from sensors.spark.bookkeeping import BLOCK, keep_accounts
 from sensors.spark.entries import KINDS
 from sensors.spark.history import History
 from sensors.spark.judgement import acquit, judge
@@ -31,7 +33,7 @@ def audit(
     trigger: str | None = None,
     block: int = BLOCK,
 ) -> AuditReport:
-    """`asked` is the time in question, `trigger` the one in question; None: all of them. `block`: see `accounts`."""
+    """`asked` is the time in question, `trigger` the one in question; None: all of them. `block`: see `bookkeeping`."""
     accounts = keep_accounts(history, deputy, trigger, block=block)
     try:
         findings = acquit(accounts)
@@ -51,9 +53,24 @@ def audit(
             repeated=findings.repeated,
             missing=history.missing,
             not_judged=_not_judged(accounts),
+            forgotten=_forgotten(accounts),
         )
     finally:
         accounts.release()
+
+
+def _forgotten(accounts: Accounts) -> list[str]:
+    """Stages that have worked, and of which there is no commit."""
+    commits = accounts.history.commits
+    begun = {partition for offsets in accounts.history.origins.values() for partition in offsets}
+    stages = []
+    if begun - commits.match.keys():
+        stages.append(Stage.MATCH)
+    if not commits.join and not accounts.actions.where("joined_offset IS NOT NULL").isEmpty():
+        stages.append(Stage.JOIN)
+    if not commits.invoke and not accounts.invocations.isEmpty():
+        stages.append(Stage.INVOKE)
+    return [str(stage) for stage in stages]
 
 
 def _not_judged(accounts: Accounts) -> dict[str, int]:
@@ -65,7 +82,10 @@ def _not_judged(accounts: Accounts) -> dict[str, int]:
         written = accounts.actions.where(F.col("generation").isin(others)).count()
         reasons[f"actions of other generations of the spec ({listed}): audit those with their manifests"] = written
     if not accounts.whole:
-        unjudged = accounts.totals.where(f"kind = {KINDS[ACTION]} AND records > 0 AND expected = 0 AND found = 0")
+        caused = [number for number, name in enumerate(accounts.names, start=1) if name in accounts.plan.triggers]
+        unjudged = accounts.totals.where(
+            f"kind = {KINDS[ACTION]} AND records > 0 AND unfinished = 0 AND expected = 0 AND found = 0"
+        ).where(F.col("trigger").isin(caused))
         what = "actions of which the beginning is not known: whether they were due"
         reasons[what] = unjudged.count() - sum(reasons.values())
     return {reason: count for reason, count in reasons.items() if count > 0}

@@ -33,7 +33,7 @@ OUTCOMES = {
 }
 """Columns that count the invocation records of these outcomes."""
 
-_SUMS = ("expected", "found", "records", "paused", "letters", "unfinished", *OUTCOMES)
+_SUMS = ("expected", "found", "records", "aside", "letters", "unbacked", "unfinished", *OUTCOMES)
 _LEAST = ("content", "trigger", "mode", "reason", "written", "started")
 _MOST = ("content_most", "newest_event", "ended")
 _ABOUT = ("action", "trigger", "slot", "partition", "offset", "reason")
@@ -123,15 +123,18 @@ def quoted(text: str) -> str:
 
 _TAKEN = "(taken - released)"
 _DONE = "(succeeded + dead)"
-_DUE = "(records - paused)"
-"""Of the records of an action, those that were not put aside because of a pause."""
+_DUE = "(records - aside)"
+"""Of the records of an action, those that were not put aside because of a pause, or because their trigger is gone."""
 
 UNBALANCED = "expected <> found OR found > 1 OR NOT content <=> content_most"
 """Of actions and trigger records: one that is not there, that nothing has caused, that is there twice, or differs."""
-MISCOUNTED = "expected <> found"
-"""Of dead letters, of which there may be several about the same event."""
-UNMATCHED = "(expected > 0) <> (found > 0) OR found > 1"
-"""Of the actions of `dlqTrigger`s, however often the action before them was given up."""
+MISCOUNTED = "found > expected + records OR found + unfinished < expected"
+"""Of dead letters, of which there may be several about the same event.
+
+`records` counts those that may be there already, `unfinished` those that may not be there yet.
+"""
+UNMATCHED = "expected <> found"
+"""Of the actions of `dlqTrigger`s: one for every time that the action before them was given up."""
 
 UNSETTLED = f"kind NOT IN ({KINDS[TRIGGER]}, {USE}, {KINDS[LETTER]}) OR {UNBALANCED}"
 """What there is more to say about than that it is as it should be."""
@@ -144,10 +147,12 @@ REPEATED = f"mode = {MODES.index(AT_LEAST_ONCE)} AND succeeded > 1"
 """At least once: done again. That is what this mode may do."""
 MISTREATED = f"""
     (records = 0 AND taken + released + succeeded + failed + dead + lost > 0)
+    OR unbacked > 0
+    OR (records > 0 AND unfinished = 0 AND ({_DUE} < 0 OR ({_DUE} = 0 AND {_DONE} > 0)))
     OR (unfinished = 0 AND {_DUE} > 0 AND NOT coalesce(CASE mode
         WHEN {MODES.index(AT_MOST_ONCE)} THEN {_TAKEN} = {_DUE} AND {_DONE} <= {_DUE} AND succeeded <= 1
-        WHEN {MODES.index(AT_LEAST_ONCE)} THEN succeeded > 0 OR (dead > 0 AND letters > 0)
+        WHEN {MODES.index(AT_LEAST_ONCE)} THEN succeeded + least(dead, letters) >= {_DUE}
         WHEN {MODES.index(EXACTLY_ONCE)} THEN succeeded + least(dead, letters) = {_DUE} AND succeeded <= 1
     END, false))
 """
-"""Of actions: not invoked as their mode allows, or invoked without being there."""
+"""Of actions: not invoked as their mode allows, invoked without being there, or driven back from nowhere."""

@@ -6,6 +6,7 @@ A record that cannot be read has nulls there, and is judged by those who can tel
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from eventbus.formats import (
     ACTION_HEADER,
@@ -13,6 +14,7 @@ from eventbus.formats import (
     FLUSH_HEADER,
     REDRIVE_MARK_HEADER,
     REDRIVEN_HEADER,
+    STATE_HEADER,
     TRIGGER_HEADER,
 )
 
@@ -31,7 +33,7 @@ _LETTER = (
 
 
 def header(name: str) -> str:
-    """SQL: the first header of that name. Most records have one header: nothing else is searched, Spark is slow at it."""
+    """SQL: the first header of that name. Most records have one only, which saves a search: Spark is slow at those."""
     found = f"filter(headers, h -> h.key = '{name}')[0].value"
     return f"CASE WHEN headers[0].key = '{name}' THEN headers[0].value WHEN size(headers) > 1 THEN {found} END"
 
@@ -39,6 +41,13 @@ def header(name: str) -> str:
 def has_header(name: str) -> str:
     found = f"exists(headers, h -> h.key = '{name}')"
     return f"coalesce(headers[0].key = '{name}' OR (size(headers) > 1 AND {found}), false)"
+
+
+def _fingerprint(fact: str) -> str:
+    """SQL: `workers.fingerprint` of a record, without its writer, who is an `r` of the fact."""
+    said = rf"""regexp_replace(CAST({fact} AS string), r',"r":"(?:[^"\\]|\\.)*"', '')"""
+    rest = f"concat(CAST({said} AS binary), key, CAST(CAST(partition AS string) AS binary))"
+    return f"crc32(value) ^ shiftleft(crc32({rest}), 31)"
 
 
 def trigger_facts(records: DataFrame) -> DataFrame:
@@ -69,7 +78,6 @@ def trigger_facts(records: DataFrame) -> DataFrame:
         "CAST(f.e[0] AS int) AS source_partition",
         "f.e[1] AS source_offset",
         "f.e[2] AS source_timestamp",
-        "crc32(value) AS content",
     )
 
 
@@ -84,7 +92,7 @@ def action_facts(records: DataFrame) -> DataFrame:
         "offset",
         "timestamp",
         "key",
-        "crc32(value) AS content",
+        f"{_fingerprint(header(ACTION_HEADER))} AS content",
         f"from_json(CAST({header(ACTION_HEADER)} AS string), '{_ACTION}') AS f",
         f"{has_header(REDRIVEN_HEADER)} AS redriven",
     )
@@ -122,21 +130,39 @@ def invocation_facts(records: DataFrame) -> DataFrame:
 
 
 def letter_facts(records: DataFrame) -> DataFrame:
-    """Records of the dead-letter topic; `event_…` is the event that a held one was, where it was one."""
+    """Records of the dead-letter topic; `event_…` is the event that a held one was, where it was one.
+
+    `action_within` is the action that it was, and `failed_within` the one that this was the `dlqTrigger`'s action of.
+    """
     facts = records.where(f"NOT {has_header(REDRIVE_MARK_HEADER)}").selectExpr(
         "partition AS letter_partition",
         "offset AS letter_offset",
         f"from_json(CAST({header(DLQ_HEADER)} AS string), '{_LETTER}') AS f",
         f"from_json(CAST({header(TRIGGER_HEADER)} AS string), '{_TRIGGER}') AS h",
-        f"from_json(CAST({header(ACTION_HEADER)} AS string), 'id string') AS a",
+        f"from_json(CAST({header(ACTION_HEADER)} AS string), 'id string, f array<string>') AS a",
+        "timestamp AS letter_timestamp",
     )
     return facts.selectExpr(
         "letter_partition",
         "letter_offset",
+        "letter_timestamp",
         "f.*",
-        "a.id AS refused_action",
+        "a.id AS action_within",
+        "a.f[0] AS failed_within",
         "h.t AS event_trigger",
         "coalesce(h.k, '') AS event_slot",
         "CAST(h.e[0] AS int) AS event_partition",
         "h.e[1] AS event_offset",
     )
+
+
+def held_facts(records: DataFrame) -> DataFrame:
+    """Events that stateful triggers hold, by the latest records of the state topic."""
+    written = records.where("CAST(key AS string) LIKE '[\"held\",%'")
+    latest = written.groupBy("key").agg(F.max_by(F.struct("value", "headers"), "offset").alias("last"))
+    held = latest.where("last.value IS NOT NULL").selectExpr("key", "last.headers AS headers")
+    facts = held.selectExpr(
+        "from_json(CAST(key AS string), 'array<string>') AS k",
+        f"from_json(CAST({header(STATE_HEADER)} AS string), 'e array<bigint>') AS f",
+    )
+    return facts.selectExpr("k[1] AS trigger", "k[2] AS slot", "CAST(f.e[0] AS int) AS partition", "f.e[1] AS offset")

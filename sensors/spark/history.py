@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -15,10 +16,23 @@ from eventbus.ports import Record
 from eventbus.stateformats import OriginKey, decode_state_key, origin
 from sensors.inspection import stable_commits
 from sensors.spark.archive import Archive, RawCommits
-from sensors.spark.records import Missing, Range, Slice, await_markers, comes_in_order, from_kafka, read_topic, slice_of
+from sensors.spark.records import (
+    Missing,
+    Offsets,
+    Range,
+    Slice,
+    await_markers,
+    comes_in_order,
+    from_kafka,
+    read_topic,
+    slice_of,
+)
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
+_ENDLESS = 2**62
+CLOCKS_APART_MS = 60_000
+"""By so much the clocks of replicas may be behind the brokers': what comes of an event may seem to be older than it."""
 
 
 class MatchCommit(msgspec.Struct, frozen=True):
@@ -34,8 +48,11 @@ class Commits(msgspec.Struct, frozen=True):
     invoke: Mapping[int, InvokeCommit]
 
     @classmethod
-    def of(cls, bus: Bus, name: SensorName) -> Commits:
-        return cls.decoded(raw_commits(bus, name))
+    def of(cls, bus: Bus, name: SensorName, archive: Archive | None = None) -> Commits:
+        """An archive remembers them for longer than Kafka does after a sensor has gone."""
+        live = raw_commits(bus, name)
+        kept = archive.commits(name) if archive is not None else None
+        return cls.decoded(live if kept is None else {stage: live[stage] or kept[stage] for stage in Stage})
 
     @classmethod
     def decoded(cls, raw: RawCommits) -> Commits:
@@ -61,12 +78,6 @@ def raw_commits(bus: Bus, name: SensorName) -> RawCommits:
     }
 
 
-def archived_commits(directory: str, name: SensorName) -> Commits | None:
-    """How far a sensor had got just before it was archived for the last time; None where it never was."""
-    raw = Archive.open(directory, name.bus).commits(name)
-    return None if raw is None else Commits.decoded(raw)
-
-
 class History(msgspec.Struct, frozen=True):
     """What a sensor has read and written."""
 
@@ -76,10 +87,18 @@ class History(msgspec.Struct, frozen=True):
     slices: Mapping[str, Slice]
     commits: Commits
     missing: list[Missing]
-    origins: Mapping[int, int]
-    """From which event on the sensor has been there, by partition."""
+    origins: Mapping[int, Mapping[int, int]]
+    """From which event on a generation of the spec has been there, by partition; 0: whichever was the first."""
     in_order: frozenset[str] = frozenset()
     """The tables that come partition by partition, each in the order of its offsets and in one task."""
+    since: int = 0
+    """What was written before then is known only because clocks differ."""
+    generation: int = 0
+    """Of the spec, which is judged; what others have done is not."""
+    floors: Mapping[str, Mapping[int, int]] = {}
+    """Of an input: from which offset on all that came of it is known, by partition (`known.with_floors`)."""
+    ceilings: Mapping[str, Mapping[int, int]] = {}
+    """Of an input: from which offset on another generation may have dealt with it (`known.with_ceilings`)."""
 
     def offsets(self) -> int:
         """How many there are in all topics: at least as many as records."""
@@ -90,29 +109,59 @@ class History(msgspec.Struct, frozen=True):
         wanted = self.slices[kind]
         return wanted.complete and not any(each.topic == wanted.topic for each in self.missing)
 
-    def judged(self, kind: str) -> Mapping[int, tuple[int, int]]:
-        """Of an input: which offsets the sensor has dealt with, as far as they are known."""
+    def known(self, kind: str) -> Offsets:
+        """What there is of a topic in one piece: all that comes after the last gap."""
+        wanted = self.slices[kind]
+        spans = {}
+        for partition, (start, end) in wanted.offsets.items():
+            gone = [each.end for each in self.missing if (each.topic, each.partition) == (wanted.topic, partition)]
+            spans[partition] = (min(max(start, *gone), end) if gone else start, end)
+        return spans
+
+    def cut(self, kind: str) -> list[int]:
+        """The partitions of a topic of which something was asked for that is gone."""
+        topic = self.slices[kind].topic
+        return sorted({each.partition for each in self.missing if each.topic == topic})
+
+    def judged(self, kind: str) -> Offsets:
+        """Of an input: which offsets the sensor has dealt with, as far as they and all that came of them are known."""
         done = (
             {p: commit.offset for p, commit in self.commits.match.items()}
             if kind == EVENT
             else {p: commit.position for p, commit in self.commits.join.items()}
         )
+        floors, ceilings = self.floors.get(kind, {}), self.ceilings.get(kind, {})
         spans = {}
-        for partition, (start, end) in self.slices[kind].offsets.items():
-            low = max(start, self.origins.get(partition, 0)) if kind == EVENT else start
-            spans[partition] = (low, max(low, min(end, done.get(partition, 0))))
+        for partition, (start, end) in self.known(kind).items():
+            low = max(start, floors.get(partition, 0))
+            high = min(end, done.get(partition, 0), ceilings.get(partition, end))
+            if kind == EVENT:
+                first, last = self._in_charge(partition)
+                low, high = max(low, first), min(high, last)
+            spans[partition] = (low, max(low, high))
         return spans
+
+    def _in_charge(self, partition: int) -> tuple[int, int]:
+        """From which event to which the generation in question has matched them."""
+        notes = {each: offsets[partition] for each, offsets in self.origins.items() if partition in offsets}
+        last = min((offset for each, offset in notes.items() if each > self.generation), default=_ENDLESS)
+        before = [each for each in notes if each <= self.generation]
+        if not notes or before == [0]:  # from the beginning on, as far as anybody knows
+            return notes.get(0, 0), last
+        return notes.get(self.generation, _ENDLESS), last
 
 
 def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, archive: str | None = None) -> History:
     """Commits first, topics second: so everything that the commits speak of is in the topics."""
-    commits = Commits.of(bus, name)
+    kept = None if archive is None else Archive.open(archive, name.bus)
+    commits = Commits.of(bus, name, kept)
     topics = {EVENT: name.event_topic} | {kind.value: name.topic(kind) for kind in Kind}
     reader = bus.cluster.reader()
     try:
         await_markers(bus.cluster, reader, (name.topic(kind) for kind in Kind), SystemClock())
         # What comes of an event is written later: the time in question ends for events only.
-        open_end = Range(wanted.since)
+        since = None if wanted.since is None else max(wanted.since - CLOCKS_APART_MS, 0)
+        open_end = Range(since)
         slices = {
             kind: slice_of(
                 bus.cluster,
@@ -124,7 +173,6 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         }
     finally:
         reader.close()
-    kept = None if archive is None else Archive.open(archive, name.bus)
     tables: dict[str, DataFrame] = {}
     missing: list[Missing] = []
     for kind, each in slices.items():
@@ -136,17 +184,18 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))
-    return History(name, tables, slices, commits, missing, origins, in_order)
+    return History(name, tables, slices, commits, missing, origins, in_order, wanted.since or 0)
 
 
-def read_origins(state: DataFrame, topic: str) -> Mapping[int, int]:
-    """Where the match stage has begun to read, as its notes in the state topic say."""
-    rows = state.where('CAST(key AS string) LIKE \'["origin","match",%\'').collect()
-    origins = {}
+def read_origins(state: DataFrame, topic: str) -> Mapping[int, Mapping[int, int]]:
+    """Where the match stage has begun to read, generation by generation, as its notes in the state topic say."""
+    rows = state.where('CAST(key AS string) LIKE \'["origin","match%\'').collect()
+    origins: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for record in sorted(as_python(topic, rows), key=lambda record: record.offset):
         key = decode_state_key(record)
         if isinstance(key, OriginKey) and record.value is not None:
-            origins[key.partition] = origin(record).offset
+            note = origin(record)
+            origins[note.generation or 0][key.partition] = note.offset
     return origins
 
 

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 import pyarrow as pa
 
 from eventbus.errors import FormatError
-from eventbus.formats import FLUSH_HEADER, TRIGGER_HEADER, ActionFact, action_fact, dead_letter, header, trigger_fact
+from eventbus.formats import (
+    FLUSH_HEADER,
+    TRIGGER_HEADER,
+    ActionFact,
+    action_fact,
+    dead_letter,
+    encode_fact,
+    header,
+    trigger_fact,
+)
 from eventbus.hashing import trigger_and_key
 from eventbus.names import Kind
 from eventbus.ports import Output, Record
+from sensors.deadletters import INVALID_RECORD
 from sensors.explain import ids_in
 from sensors.plan import SensorPlan
 from sensors.rehearsal import Rehearsal
@@ -35,6 +44,7 @@ from sensors.spark.workers import (
     begin,
     content_of,
     encoded,
+    fingerprint,
     id_in,
 )
 
@@ -157,7 +167,9 @@ class Rehearsals:
             return  # it has to be in the dead letters as what it is
         source = fact.source
         place = source.partition, source.offset, record.partition, record.offset, source.timestamp
-        rows.add(TRIGGER, fact.trigger, fact.key, None, None, *place, None, crc32(record.value or b""), None)
+        said = encode_fact(msgspec.structs.replace(fact, replica=REPLICA))
+        content = fingerprint(record.value or b"", said, record.key or b"", record.partition)
+        rows.add(TRIGGER, fact.trigger, fact.key, None, None, *place, None, content, None)
 
     def rest(self, rows: Rows, clock: int = 0) -> None:
         if self._rehearsal is None:
@@ -195,8 +207,8 @@ class Rehearsals:
         elif output.topic == self._letter_topic:
             made = as_record(output)
             letter = dead_letter(made)
-            if header(output.headers, TRIGGER_HEADER) is None:
-                return
+            if letter.reason == INVALID_RECORD:
+                return  # whatever its headers are, nobody can read them
             held = trigger_fact(made)
             source = held.source
             place = source.partition, source.offset, record.partition, letter.offset, letter.timestamp

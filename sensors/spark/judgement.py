@@ -22,8 +22,8 @@ from sensors.audit.dlqactions import check_dlq_actions
 from sensors.audit.expectations import Expectations, Expected, Match
 from sensors.audit.invocations import check_invocations, recorded_calls
 from sensors.audit.violations import Breach, Violation, event_places, place, place_of
-from sensors.deadletters import INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED
-from sensors.spark.accounts import Accounts, judged_actions, used_twice
+from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED
+from sensors.spark.accounts import UNREADABLE, Accounts, judged_actions, unreadable_actions, used_twice
 from sensors.spark.entries import (
     FAILURE,
     GIVEN_UP,
@@ -41,6 +41,8 @@ from sensors.spark.leftovers import Leftovers
 from sensors.spark.report import SHOWN, Notice
 from sensors.spark.workers import ACTION, LETTER, TRIGGER
 
+_NO_LETTERS = Letters.of(())
+"""What the log would not take, and is excused for not being there, does not come here at all."""
 _sources = msgspec.json.Decoder(tuple[Source, ...]).decode
 
 
@@ -83,6 +85,10 @@ def judge(accounts: Accounts) -> Findings:
     disordered = _disorder(accounts)
     if count := disordered.count():
         _note(findings, count, _order(leftovers, disordered.limit(SHOWN)))
+    suspected = sum(counts[condition] for condition in _CHECKS)
+    if suspected and not findings.violations:  # nobody is acquitted because no check has a name for it
+        what = f"what is there is not what should be there, in {suspected:,} cases"
+        _note(findings, 1, [Violation(invariant="I1", breach=Breach.UNEXPLAINED, what=what)])
     return findings
 
 
@@ -122,7 +128,7 @@ def _trigger_records(left: Leftovers, suspects: DataFrame) -> Iterator[Violation
     found = left.events(left.accounts.joined, TRIGGER, suspects)
     places = _places(left, found)
     records = left.records(Kind.TRIGGER, places) if found else []
-    yield from check_trigger_records(expected, left.event_topic, records, left.refused())
+    yield from check_trigger_records(expected, left.event_topic, records, _NO_LETTERS)
     counts = Counter(_match(row) for row in found)
     for record in records:
         fact = trigger_fact(record)
@@ -145,7 +151,7 @@ def _sequence(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     for record in _who_went_on(left, lost, suspects):
         expected.actions.append(_expected_of(left, record))
         records.append(record)
-    yield from check_sequence(expected, left.event_topic, records, left.refused())
+    yield from check_sequence(expected, left.event_topic, records, _NO_LETTERS)
     for record in records:
         fact = action_fact(record)
         if fact.id in known and found[fact.id] == 1:
@@ -181,12 +187,21 @@ def _dead_letters(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     rows = left.behind(left.accounts.letters, KINDS[LETTER], about, suspects)
     places = rows.selectExpr("letter_partition AS partition", "letter_offset AS offset")
     yield from check_letters(expected, left.event_topic, Letters.of(left.records(Kind.DLQ, places)))
+    yield from _unreadable_actions(left, suspects)
+
+
+def _unreadable_actions(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    there = left.behind(unreadable_actions(left.accounts), KINDS[LETTER], UNREADABLE, suspects)
+    for record in left.records(Kind.ACTION, there.select("partition", "offset")):
+        what = "a record of the action topic that cannot be read is not in the dead letters once"
+        yield Violation(invariant="I3", breach=Breach.LOST, what=what, place=place_of(record))
 
 
 def _dlq_actions(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     made = left.accounts.actions.where("failure AND NOT redriven")
     actions = left.behind(made, FAILURE, {"slot": "failed_action"}, suspects).select("partition", "offset")
-    letters = left.behind(left.accounts.letters, FAILURE, {"slot": "action"}, suspects)
+    given_up = left.accounts.letters.where(f"reason = '{ACTION_FAILED}'")
+    letters = left.behind(given_up, FAILURE, {"slot": "action"}, suspects)
     places = letters.selectExpr("letter_partition AS partition", "letter_offset AS offset")
     yield from check_dlq_actions(
         {left.plan.owner.generation: left.plan},
@@ -208,11 +223,34 @@ def _invocations(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     for record in records:
         known[action_fact(record).id].append(record)
     for action, each in known.items():
-        for record in each:
-            own = [note for note in notes[action] if (note.partition, note.offset) == (record.partition, record.offset)]
-            yield from _judged(left, [record], own, buried)
-    yield from _judged(
-        left, [], [note for action, each in notes.items() if action not in known for note in each], set()
+        own = {place_of(record): [note for note in notes[action] if _is_about(note, record)] for record in each}
+        strays = [note for note in notes[action] if not any(_is_about(note, record) for record in each)]
+        found = [
+            violation for record in each for violation in _judged(left, [record], own[place_of(record)], buried)
+        ] + _judged(left, [], strays, set())
+        yield from found or [_mistreated(left, each, notes[action], letters)]
+    strangers = [note for action, each in notes.items() if action not in known for note in each]
+    yield from _judged(left, [], strangers, set())
+
+
+def _is_about(note: Invocation, record: Record) -> bool:
+    return (note.partition, note.offset) == (record.partition, record.offset)
+
+
+def _mistreated(left: Leftovers, records: Sequence[Record], notes: Sequence[Invocation], letters: Letters) -> Violation:
+    """It was done and put aside, or driven back without ever having been in the dead letters, and the like."""
+    fact = action_fact(records[0])
+    told = Counter(note.outcome for note in notes)
+    told["in the dead letters"] = letters.withheld[fact.id] + (fact.id in letters.actions)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(told.items()) if count) or "nothing"
+    return Violation(
+        invariant="I7",
+        breach=Breach.UNEXPLAINED,
+        what=f"the action {fact.id} is there {len(records)} times, and that does not go with: {said}",
+        trigger=fact.trigger,
+        events=event_places(left.event_topic, (event.source for event in fact.events)),
+        place=place_of(records[-1]),
+        replica=notes[-1].replica if notes else fact.replica,
     )
 
 
@@ -235,7 +273,7 @@ def _order(left: Leftovers, disorder: DataFrame) -> Iterator[Violation]:
     records = left.records(Kind.ACTION, known)
     expected = Expectations()
     expected.actions = sorted((_expected_of(left, record) for record in records), key=lambda each: each.origin)
-    yield from check_sequence(expected, left.event_topic, records, Letters.of(()))
+    yield from check_sequence(expected, left.event_topic, records, _NO_LETTERS)
 
 
 def _disorder(accounts: Accounts) -> DataFrame:
@@ -283,7 +321,7 @@ def _expected(left: Leftovers, row: Row, sources: Sequence[Source], stage: Stage
         id=row["action"],
         trigger=row["trigger"],
         sources=tuple(sources),
-        lane=(row["trigger"], row["slot"], stage),
+        lane=(row["action"],),  # `_order` judges the order, of all that is there
         origin=(stage, *at),
         place=place(left.name.input_topic(stage), *at),
         events=event_places(left.event_topic, sources),

@@ -11,9 +11,7 @@ from pyspark.sql import functions as F
 from eventbus.formats import Invocation, action_fact, invocation
 from eventbus.names import Kind
 from eventbus.ports import Record
-from sensors.audit.actions import Letters
 from sensors.audit.violations import place_of
-from sensors.deadletters import UNPRODUCIBLE
 from sensors.spark.accounts import Accounts
 from sensors.spark.entries import KINDS, identity
 from sensors.spark.history import as_python
@@ -68,17 +66,9 @@ class Leftovers:
         places = rows.selectExpr("note_partition AS partition", "note_offset AS offset")
         return [(record, invocation(record)) for record in self.records(Kind.INVOCATION, places)]
 
-    def letters(self, condition: str) -> list[Record]:
-        places = self.accounts.letters.where(condition).limit(SHOWN)
-        return self.records(Kind.DLQ, places.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
-
     def letters_about(self, suspects: DataFrame) -> list[Record]:
         rows = self.behind(self.accounts.letters, KINDS[ACTION], {"action": "action"}, suspects)
         return self.records(Kind.DLQ, rows.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
-
-    def refused(self) -> Letters:
-        """What the log would not take is not there, and that is in order."""
-        return Letters.of(self.letters(f"reason = '{UNPRODUCIBLE}'"))
 
     def notices(self, condition: str, what: str) -> list[Notice]:
         suspects = self.suspects(condition)

@@ -27,8 +27,6 @@ _STAGES = {
 }
 _HOT = 10
 _TRIED = "(succeeded + failed + dead + lost)"
-_KNOWN = f"(kind = {KINDS[ACTION]} AND records > 0 AND trigger > 0)"
-"""Of the totals: actions that are there, of triggers that the sensor has."""
 _COUNTS = {
     "fired": "count(*)",
     "attempts": f"sum({_TRIED})",
@@ -117,17 +115,22 @@ def _reason(row: Row) -> str:
     return REASONS[row["reason"] - 1]
 
 
+def _known(accounts: Accounts) -> str:
+    """SQL, of the totals: actions that are there and were asked for, of triggers that the sensor has."""
+    return f"(kind = {KINDS[ACTION]} AND records > 0 AND trigger > 0 AND written >= {accounts.history.since})"
+
+
 def _lives(accounts: Accounts) -> list[Row]:
     """What became of the actions, by trigger and hour."""
     hour = F.expr(f"CAST(floor(written / {HOUR}) AS bigint) * {HOUR}").alias("hour")
     counts = {
         **_COUNTS,
         "mode": "max(mode)",
-        "records": "sum(records)",
+        "records": f"sum(CASE WHEN kind = {KINDS[ACTION]} THEN records ELSE 0 END)",
         "notes": f"sum({_TRIED} + taken + released)",
     }
     return (
-        accounts.totals.groupBy(hour, "trigger", F.expr(_KNOWN).alias("known"))
+        accounts.totals.groupBy(hour, "trigger", F.expr(_known(accounts)).alias("known"))
         .agg(*(F.expr(sql).alias(name) for name, sql in counts.items()))
         .orderBy("hour", "trigger")
         .collect()
@@ -151,7 +154,9 @@ def _trigger_reports(accounts: Accounts, told: _Told, lives: Sequence[Row]) -> I
 def _durations(accounts: Accounts) -> list[Row]:
     """How many actions took how long, by trigger and stage: `step` and `longest` of those in a step."""
     each = ", ".join(f"struct({number} AS stage, {ms} AS ms)" for number, ms in enumerate(_STAGES.values()))
-    durations = accounts.totals.where(_KNOWN).selectExpr("trigger", f"inline(array({each}))").where("ms IS NOT NULL")
+    durations = (
+        accounts.totals.where(_known(accounts)).selectExpr("trigger", f"inline(array({each}))").where("ms IS NOT NULL")
+    )
     beyond = durations.selectExpr("*", "greatest(ms, 1) - 1 AS rest")
     digits = f"greatest(length(bin(rest)) - {_STEPS}, 0)"
     step = F.expr(f"shiftleft(shiftright(rest, {digits}), {digits})").alias("step")
@@ -188,13 +193,15 @@ def _histogram(durations: Sequence[Row]) -> list[Bucket]:
 def _hot_keys(accounts: Accounts) -> list[HotKey]:
     """Those that most actions are about, of the triggers that have keys at all."""
     keyless = [slot_key(name, b"") for name in accounts.names]
-    keyed = accounts.actions.where("NOT redriven AND NOT failure").where(~F.col("key").isin(*map(bytearray, keyless)))
+    wanted = accounts.actions.where(f"NOT redriven AND NOT failure AND timestamp >= {accounts.history.since}")
+    keyed = wanted.where(~F.col("key").isin(*map(bytearray, keyless)))
     rows = keyed.groupBy("key").count().orderBy(F.desc("count"), "key").limit(_HOT).collect()
     return [HotKey(*trigger_and_key(bytes(row["key"])), row["count"]) for row in rows if row["count"] > 1]
 
 
 def _dead_letters(accounts: Accounts) -> dict[str, int]:
-    rows = accounts.letters.groupBy("reason").count().orderBy("reason").collect()
+    wanted = accounts.letters.where(f"letter_timestamp >= {accounts.history.since}")
+    rows = wanted.groupBy("reason").count().orderBy("reason").collect()
     return {row["reason"] or "unreadable": row["count"] for row in rows}
 
 

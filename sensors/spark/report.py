@@ -126,7 +126,14 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     """What retention has removed: nothing is said about it."""
     not_judged: dict[str, int]
     """What could not be judged, and how much of it."""
+    forgotten: list[str] = []
+    """Stages of which nobody knows any more how far they had got: nothing that they have done was judged."""
 
     @property
     def clean(self) -> bool:
         return not any(self.counts.values())
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is wrong, and nothing stood in the way of seeing it."""
+        return self.clean and not self.missing and not self.forgotten

@@ -12,6 +12,7 @@ from sensors.spark import facts
 from sensors.spark.entries import inside
 from sensors.spark.history import EVENT, History
 from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
+from sensors.spark.records import Offsets
 from sensors.spark.workers import MATCHED, Deputy, matching
 
 _CLOCK_BLOCK = 100_000
@@ -23,10 +24,14 @@ def matched(history: History, deputy: Deputy) -> DataFrame:
     return events.mapInArrow(matching(deputy), MATCHED)
 
 
-def beginnings(actions: DataFrame, plan: SensorPlan) -> DataFrame:
-    """Where a slot is known to hold nothing: at its first action of this generation of the spec."""
+def beginnings(actions: DataFrame, plan: SensorPlan, judged: Offsets) -> DataFrame:
+    """Where a slot is known to hold nothing: at its first action of this generation of the spec.
+
+    It counts only if all that comes after it is known, too: `judged` is what there is of the trigger topic.
+    """
     remembering = [name for name, each in plan.triggers.items() if _remembers(each.rules)]
     own = actions.where(f"NOT redriven AND joined_offset IS NOT NULL AND generation = {plan.owner.generation}")
+    own = own.where(inside(judged, "joined_partition", "joined_offset"))
     if remembering:
         own = own.where(~F.col("trigger").isin(remembering))
     return own.groupBy(F.col("joined_partition").alias("partition"), "key").agg(F.min("joined_offset").alias("begun"))

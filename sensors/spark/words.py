@@ -39,7 +39,7 @@ def judge(report: AuditReport) -> Judgement:
         return Judgement(Level.BROKEN, headline, details)
     gaps = [
         *(["is missing"] if report.missing else []),
-        *(["was not judged"] if any(report.not_judged.values()) else []),
+        *(["was not judged"] if any(report.not_judged.values()) or report.forgotten else []),
     ]
     if gaps:
         return Judgement(
@@ -60,6 +60,8 @@ def _details(report: AuditReport) -> Iterator[str]:
     yield from (
         f"missing: {count:,} {'offset' if count == 1 else 'offsets'} of {topic}" for topic, count in gone.items()
     )
+    for stage in report.forgotten:
+        yield f"not judged: how far the stage `{stage}` had got; Kafka has forgotten what its group has committed"
     yield from (f"not judged: {what} ({count:,})" for what, count in report.not_judged.items() if count)
 
 

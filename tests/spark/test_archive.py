@@ -185,7 +185,7 @@ def test_who_stops_it_gets_whole_batches_and_the_next_run_goes_on(
 def test_a_sensor_can_be_added_later_with_how_far_it_had_got(
     spark: SparkSession, kafka_bus: Bus, archive: Archive, take: Take
 ) -> None:
-    from sensors.spark.history import Commits, archived_commits
+    from sensors.spark.history import Commits
 
     sensor = Sensor("orders", {"paid": ("shop", "paid"), "packed": ("shop", "packed")})
     sensor.trigger("ship", "paid && packed")(lambda call: None)
@@ -193,7 +193,7 @@ def test_a_sensor_can_be_added_later_with_how_far_it_had_got(
     name = SensorName(kafka_bus.name, "orders")
     kafka_bus.publish(Event.new("shop", "early"))
     take()
-    assert archived_commits(str(archive.directory), name) is None
+    assert archive.commits(name) is None
     with sensor.start(kafka_bus) as replica:
         replica.wait_ready()
         for number in range(5):
@@ -209,8 +209,9 @@ def test_a_sensor_can_be_added_later_with_how_far_it_had_got(
         assert _comparable(_archived(spark, archive, topic)) == _comparable(expected)
     assert reports[name.topic(Kind.ACTION)].records > 0
     assert set(_labels(spark, archive, name.topic(Kind.ACTION))) == {("orders", "action")}
-    commits = archived_commits(str(archive.directory), name)
-    assert commits is not None
+    kept = archive.commits(name)
+    assert kept is not None
+    commits = Commits.decoded(kept)
     assert commits == Commits.of(kafka_bus, name)
     assert sum(commit.position for commit in commits.join.values()) > 0
     reach = archive.reach(name.topic(Kind.TRIGGER))
@@ -339,14 +340,12 @@ def test_a_topic_that_was_made_anew_is_refused(kafka_bus: Bus, archive: Archive,
 
 
 def test_an_archive_of_another_bus_is_refused_to_readers_too(kafka_bus: Bus, archive: Archive, take: Take) -> None:
-    from sensors.spark.history import archived_commits
-
     kafka_bus.ensure(1)
     take()
     with pytest.raises(ConfigError, match=rf"is the archive of the bus {kafka_bus.name.namespace}/default, not of a/b"):
-        archived_commits(str(archive.directory), SensorName(BusName("a", "b"), "orders"))
+        Archive.open(archive.directory, BusName("a", "b"))
     with pytest.raises(ConfigError, match="there is no archive here"):
-        archived_commits(str(archive.directory / "else"), SensorName(BusName("a", "b"), "orders"))
+        Archive.open(archive.directory / "else", kafka_bus.name)
 
 
 def test_commits_are_kept_as_kafka_has_them(kafka_bus: Bus, archive: Archive, take: Take) -> None:

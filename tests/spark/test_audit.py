@@ -13,8 +13,8 @@ from eventbus.names import Kind
 from eventbus.ports import Record
 from sensors.audit.violations import Breach, Violation, place_of
 from sensors.deadletters import INVALID_EVENT
-from sensors.spark.accounts import keep_accounts
 from sensors.spark.audit import audit
+from sensors.spark.bookkeeping import keep_accounts
 from sensors.spark.judgement import acquit
 from sensors.spark.records import Missing, Range
 from sensors.spark.report import FIRING, AuditReport
@@ -85,7 +85,7 @@ def test_planted_faults_of_actions_and_invocations_are_each_found_and_named(spar
     changed = worked.action("both", 6)
     worked.actions[worked.actions.index(changed)] = msgspec.structs.replace(changed, value=b"[{}, {}]")
     worked.actions += [forged, repeated]
-    worked.notes += [note(forged, "taken"), note(forged, "succeeded")]
+    worked.notes += [note(forged, "taken"), note(forged, "succeeded"), note(repeated, "succeeded")]
     never_invoked, twice = worked.action("both", 4), worked.action(AT_MOST_ONCE, 9)
     worked.forget_invocations(never_invoked)
     worked.notes += [note(twice, "taken", replica="3"), note(twice, "succeeded", replica="3")]
@@ -184,7 +184,7 @@ def test_without_the_beginning_slots_are_judged_from_their_first_action_on(spark
     lost = worked.action("both", 8)
     worked.actions.remove(lost)
     worked.forget_invocations(lost)
-    worked.origins = {0: 20, 1: 20}
+    worked.origins = {0: {0: 20, 1: 20}}
     report = report_on(spark, worked)
     [violation] = report.violations
     assert str(violation).startswith(f"I1 lost: the action {action_fact(lost).id} is not there")
@@ -196,7 +196,7 @@ def test_without_the_beginning_nobody_is_accused_of_dead_letters_that_cannot_be_
     worked = Worked()
     gone = worked.triggers.pop(0)
     worked.missing = [Missing(gone.topic, gone.partition, 0, gone.offset + 1)]
-    worked.origins = {0: 20, 1: 20}
+    worked.origins = {0: {0: 20, 1: 20}}
     accounts = keep_accounts(worked.history(spark), worked.deputy)
     assert accounts.joined.where(f"kind = '{LETTER}'").count() > 0
     assert acquit(accounts) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from eventbus.cloudevents import to_kafka
 from eventbus.events import Event
@@ -63,12 +63,14 @@ AT_MOST_ONCE = "each"
 class Worked:
     """What it has left behind. Records are lists, to be changed at will."""
 
+    manifest: ClassVar[dict[str, Any]] = MANIFEST
+
     def __init__(self, generation: int = 1) -> None:
         metadata = {"name": "s", "generation": generation}
-        self.deputy = Deputy(make_manifest({**MANIFEST, "metadata": metadata}), BUS, TOPOLOGY)
+        self.deputy = Deputy(make_manifest({**self.manifest, "metadata": metadata}), BUS, TOPOLOGY)
         self.plan: SensorPlan = self.deputy.plan
         self.name = self.plan.name
-        self.origins = dict.fromkeys(range(PARTITIONS), 0)
+        self.origins = {0: dict.fromkeys(range(PARTITIONS), 0)}
         self.missing: list[Missing] = []
         self.events = _in_log([_event(number) for number in range(EVENTS)], BUS.event_topic)
         matched = [output for event in self.events for output in self.matcher().outputs(event)]
