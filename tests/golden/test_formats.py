@@ -179,6 +179,7 @@ def test_state_identity_and_origin_values() -> None:
         b'"action_partitions":3,"generation":4,"digest":"abcdefgh","v":1}'
     )
     assert formats.encode_fact(stateformats.Origin(version=1, offset=9)) == b'{"offset":9,"v":1}'
+    assert formats.encode_fact(stateformats.Origin(version=1, offset=9, generation=2)) == b'{"offset":9,"g":2,"v":1}'
 
 
 def test_invocation_and_dead_letter() -> None:

@@ -10,8 +10,9 @@ import pytest
 from eventbus import Event
 from eventbus.cloudevents import to_kafka
 from eventbus.formats import TRIGGER_HEADER, header
-from eventbus.names import Kind
+from eventbus.names import Kind, Stage
 from eventbus.ports import Output, TopicSpec
+from eventbus.stateformats import OriginKey, decode_state_key, origin
 from sensors import ActionCall, ActionError, RetryPolicy, Sensor, Settings
 from tests.pipeline.world import World
 
@@ -236,6 +237,31 @@ def test_a_newer_generation_takes_over_and_keeps_what_fits(world: World) -> None
         ("spec-changed", "gone"),
     ]
     assert all(header(record.headers, TRIGGER_HEADER) for record in world.records(world.name.topic(Kind.DLQ)))
+
+
+def test_each_generation_notes_from_where_on_it_has_matched_events(world: World) -> None:
+    """For audits: what came before was matched by another spec."""
+    old = world.start(world.sensor(each="a"))
+    world.publish("aba")
+    old.settle()
+    old.stop()
+    committed = world.bus.cluster.committed(world.name.group(Stage.MATCH), world.name.event_topic)
+    ends = {partition: commit.offset for partition, commit in committed.items() if commit}
+    for _ in range(2):  # it is noted once, however often the generation starts
+        new = world.start(world.sensor(generation=2, each="a", other="b"))
+        world.publish("b", prefix="f")
+        new.settle()
+        new.stop()
+    notes = [
+        (decode_state_key(record), origin(record).offset, origin(record).generation)
+        for record in world.records(world.name.topic(Kind.STATE))
+        if (record.key or b"").startswith(b'["origin","match')
+    ]
+    assert sorted(notes, key=str) == sorted(
+        [(OriginKey("match", partition), 0, 1) for partition in ends]
+        + [(OriginKey("match/2", partition), end, 2) for partition, end in ends.items()],
+        key=str,
+    )
 
 
 def test_what_is_held_can_be_seen_from_outside(world: World) -> None:

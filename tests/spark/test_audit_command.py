@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from eventbus import Bus, Event
 from eventbus.clock import Deadline, SystemClock
 from eventbus.formats import action_fact, invocation
-from eventbus.names import Kind, SensorName
+from eventbus.names import Kind, SensorName, Stage
 from eventbus.ports import Record
 from sensors.inspection import read_range
 from sensors.sensor import Sensor
@@ -138,6 +138,46 @@ def test_what_somebody_has_tampered_with_is_named_and_what_is_gone_is_not_passed
     assert report["missing"] == [
         {"topic": trigger.topic, "partition": trigger.partition, "start": 0, "end": trigger.offset}
     ]
+
+
+def test_a_new_spec_is_not_blamed_for_what_the_old_one_did_nor_the_old_one_for_what_came_later(
+    cli: Command, on_kafka: list[str], bus: Bus, orders: Path, tmp_path: Path
+) -> None:
+    spec = SENSOR["spec"]
+    changed = {
+        **SENSOR,
+        "metadata": {"name": "orders", "generation": 2},
+        "spec": {**spec, "triggers": [*spec["triggers"][:2], logged("applaud", "packed")]},
+    }
+    newer = tmp_path / "newer.yaml"
+    newer.write_text(json.dumps(changed))
+    with Sensor.load(newer).start(bus) as replica:
+        replica.wait_ready()
+        for name, source in (("packed", "warehouse"), ("paid", "shop")):
+            bus.publish(Event.new(source, name, {"order": ORDERS}, id=f"{name}-{ORDERS}", partitionkey="k"))
+        replica.settle()
+    for manifest in (newer, orders):
+        code, report = _audit(cli, manifest, *on_kafka)
+        assert (code, report["violations"]) == (0, []), manifest
+        assert any("other generations" in what for what in report["not_judged"])
+
+    applause = next(each for each in _records(bus, Kind.ACTION) if action_fact(each).trigger == "applaud")
+    _write(bus, applause)
+    code, report = _audit(cli, newer, *on_kafka)
+    assert (code, {each["trigger"] for each in report["violations"]}) == (1, {"applaud"})
+
+
+def test_a_sensor_of_which_kafka_has_forgotten_the_commits_is_judged_by_those_in_an_archive(
+    cli: Command, on_kafka: list[str], bus: Bus, orders: Path, tmp_path: Path
+) -> None:
+    archive = tmp_path / "archive"
+    assert cli("archive", archive, orders, *on_kafka).code == 0
+    bus.cluster.forget([SensorName(bus.name, "orders").group(stage) for stage in Stage])
+    assert cli("archive", archive, orders, *on_kafka).code == 0
+    code, report = _audit(cli, orders, *on_kafka)
+    assert (code, report["clean"], report["forgotten"]) == (1, True, ["match", "join", "invoke"])
+    code, report = _audit(cli, orders, *on_kafka, "--archive", archive)
+    assert (code, report["forgotten"], report["not_judged"]) == (0, [], {})
 
 
 def test_it_follows_a_sensor_and_archives_what_it_audits(
