@@ -67,11 +67,13 @@ def audit(
     """
     from eventbus.cli.connection import connect
     from eventbus.cli.manifests import load_sensor
+    from eventbus.cli.times import span
     from eventbus.names import BusName
     from sensors.spark.session import SparkOptions, require_pyspark, spark_session
 
     loaded = load_sensor(sensor, BusName(namespace, bus))
     _check(loaded, trigger, archive, follow=follow)
+    span(since, until)  # it is asked again in every round: `1h` ago is another time then
     require_pyspark()
     home = loaded.name.bus
     with (
@@ -81,7 +83,7 @@ def audit(
         subject = _Subject(spark, live, loaded)
 
         def once() -> bool:
-            found = _audit(subject, _times(since, until), trigger, archive)
+            found = _audit(subject, span(since, until), trigger, archive)
             _write(spark, found, report, parquet)
             return _tell(found, output)
 
@@ -98,17 +100,6 @@ def _check(loaded: Loaded, trigger: str | None, archive: str | None, *, follow: 
         raise ConfigError(f"the sensor {loaded.name} has no trigger `{trigger}`; it has {', '.join(names)}")
     if follow and archive is None:
         raise ConfigError("--follow needs --archive DIR: what was audited once must still be there the next time")
-
-
-def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    from eventbus.cli.times import moment
-    from eventbus.clock import SystemClock
-
-    now = SystemClock().now_ms()
-    return (
-        None if since is None else moment("--since", since, now),
-        None if until is None else moment("--until", until, now),
-    )
 
 
 class _Subject(NamedTuple):

@@ -128,6 +128,7 @@ def backtest(
     """
     from eventbus.cli.connection import connect
     from eventbus.cli.manifests import load_sensor
+    from eventbus.cli.times import span
     from eventbus.errors import ConfigError
     from eventbus.names import BusName, Kind
     from sensors.spark.session import Progress, SparkOptions, spark_session
@@ -136,7 +137,7 @@ def backtest(
         raise ConfigError("--fail-on-change compares with an older version: name it with --against")
     if export is not None and (export.is_dir() or not export.parent.is_dir()):
         raise ConfigError(f"--export {export}: a file in a directory that exists is needed")
-    times = _times(since, until)
+    times = span(since, until)
     loaded = load_sensor(sensor, BusName(namespace, bus))
     manifests = [loaded.manifest]
     if against is not None:
@@ -158,19 +159,6 @@ def backtest(
         _print(report)
     if fail_on_change and report.comparison is not None and report.comparison.differs:
         raise typer.Exit(_CHANGED)
-
-
-def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    from eventbus.cli.times import moment
-    from eventbus.clock import SystemClock
-    from eventbus.errors import ConfigError
-
-    now = SystemClock().now_ms()
-    start = None if since is None else moment("--since", since, now)
-    end = None if until is None else moment("--until", until, now)
-    if start is not None and end is not None and end <= start:
-        raise ConfigError("--until must be later than --since")
-    return start, end
 
 
 def _topology(cluster: Cluster, name: SensorName, topic: str) -> Topology:

@@ -291,14 +291,14 @@ def failures(accounts: Accounts) -> DataFrame:
     due = [name for name, each in accounts.plan.triggers.items() if each.has_dlq_trigger]
     about = {"slot": "about"}
     number = {"trigger": number_of(accounts.names, "trigger")}
-    letters = accounts.letters.where(f"reason = '{ACTION_FAILED}' AND {accounts.finished()}")
+    judged = accounts.finished() if accounts.letters_judged else "false"
+    letters = accounts.letters.where(f"reason = '{ACTION_FAILED}' AND {judged}")
     letters = letters.where(F.col("trigger").isin(due)).selectExpr("action AS about", "trigger")
     given_up = entries(letters, str(FAILURE), about=about, columns={"expected": "1", **number})
     made = accounts.actions.where("failure AND NOT redriven").selectExpr("failed_action AS about", "trigger")
-    if due:
-        made = made.join(
-            accounts.actions.where(accounts.finished()).selectExpr("action AS about"), "about", "left_semi"
-        )
+    if due or not accounts.letters_judged:  # else none of them can be in order
+        known = accounts.actions.where(judged).selectExpr("action AS about")
+        made = made.join(known, "about", "left_semi")
     return given_up.unionByName(entries(made, str(FAILURE), about=about, columns={"found": "1", **number}))
 
 

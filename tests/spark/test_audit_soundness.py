@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+import pytest
 
 from eventbus.formats import (
     ACTION_HEADER,
@@ -294,27 +295,37 @@ def without(spark: SparkSession, worked: Worked, history: History, firsts: dict[
     return replace(history, tables=tables, slices=slices, missing=missing)
 
 
-def test_nobody_is_accused_of_what_retention_has_removed(spark: SparkSession) -> None:
-    """Topics lose their beginnings at different times; what comes later is judged all the same."""
-    worked = Worked()
-    of_both = [action_fact(each).joined for each in worked.actions if action_fact(each).trigger == "both"]
-    partition, third = next(place for number, place in enumerate(of_both) if place and number == 2)
-    firsts = {
+def _firsts(worked: Worked) -> dict[str, tuple[int, int]]:
+    """Topics lose their beginnings at different times."""
+    third = action_fact(worked.action("both", 2)).joined
+    assert third is not None
+    actions = [each for each in worked.actions if each.partition == worked.action("both").partition]
+    return {
         EVENT: (0, 4),
-        Kind.TRIGGER: (partition, third),
-        Kind.ACTION: (worked.action("both").partition, 9),
-        Kind.INVOCATION: (0, 3),
-        Kind.DLQ: (0, 2),
+        Kind.TRIGGER: third,
+        Kind.ACTION: (actions[0].partition, actions[len(actions) // 3].offset),
+        Kind.INVOCATION: (0, len(worked.notes) // 3),
+        Kind.DLQ: (0, max(each.offset for each in worked.letters) + 1),
     }
-    report = report_on(without(spark, worked, worked.history(spark), firsts), worked)
+
+
+@pytest.mark.parametrize("kind", [EVENT, Kind.TRIGGER, Kind.ACTION, Kind.INVOCATION, Kind.DLQ])
+def test_nobody_is_accused_of_what_retention_has_removed(spark: SparkSession, kind: str) -> None:
+    worked = Worked()
+    gone = {kind: _firsts(worked)[kind]}
+    report = report_on(without(spark, worked, worked.history(spark), gone), worked)
     assert report.violations == []
     assert not report.proved
 
+
+def test_what_comes_after_all_gaps_is_judged(spark: SparkSession) -> None:
+    worked = Worked()
+    gone = _firsts(worked)
     lost = [worked.action("both", -2), worked.action(AT_MOST_ONCE, -2)]
     for each in lost:
         worked.actions.remove(each)
         worked.forget_invocations(each)
-    report = report_on(without(spark, worked, worked.history(spark), firsts), worked)
+    report = report_on(without(spark, worked, worked.history(spark), gone), worked)
     assert {f"the action {action_fact(each).id} is not there" for each in lost} == {
         each.what for each in report.violations
     }
