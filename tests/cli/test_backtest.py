@@ -14,7 +14,6 @@ from tests.cli.conftest import Command
     ("options", "message"),
     [
         (["--since", "yesterday"], "--since yesterday: write how long ago, such as 90m or 24h, or a time such as "),
-        (["--since", "1h", "--until", "2h"], "--until must be later than --since"),
         (["--fail-on-change"], "--fail-on-change compares with an older version: name it with --against"),
         (
             ["--export", "/nowhere/expected.jsonl"],
@@ -29,6 +28,12 @@ def test_what_makes_no_sense_is_refused(cli: Command, orders: Path, options: lis
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: ")
     assert message in answer.err
+
+
+@pytest.mark.parametrize("command", ["audit", "backtest"])
+def test_a_time_that_ends_before_it_begins_is_refused(cli: Command, orders: Path, command: str) -> None:
+    answer = cli(command, orders, "--since", "1h", "--until", "2h")
+    assert (answer.code, answer.out, answer.err) == (2, "", "error: --until must be later than --since\n")
 
 
 @pytest.mark.kafka
