@@ -7,6 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package has no __all__
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from eventbus import Bus
 from eventbus.cloudevents import to_kafka
@@ -61,6 +68,7 @@ class Generated:
         manifest = _manifest(sensor)
         self.name = sensor_name(manifest, bus.name)
         self.deputy = Deputy(manifest, bus.name, ensure_sensor_topics(bus.cluster, self.name))
+        _keep_timestamps(bus)
         self._plan = self.deputy.plan
         topology = self.deputy.topology
         self._matcher = Matcher(self._plan, topology, _REPLICA)
@@ -157,6 +165,14 @@ class Generated:
                 elif commit := self._commits.get(partition):
                     places.append(TopicPartition(topic, partition, commit.offset, encode_join(commit)))
             _commit(self._bus.bootstrap_servers, self.name.group(stage), places)
+
+
+def _keep_timestamps(bus: Bus) -> None:
+    """Of events: what is made of them is made before the brokers have them."""
+    entry = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ResourceType.TOPIC, bus.name.event_topic, incremental_configs=[entry])
+    [done] = AdminClient({"bootstrap.servers": bus.bootstrap_servers}).incremental_alter_configs([topic]).values()
+    done.result()
 
 
 def _commit(servers: str, group: str, places: Iterable[TopicPartition]) -> None:

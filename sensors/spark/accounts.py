@@ -74,32 +74,24 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the trigger topic is known from its beginning, and one generation of the spec has dealt with it all."""
     generations: Sequence[int]
     """Which generations have written the actions."""
-    notes_since: int
-    """When the first actions were written of which all invocation records are known."""
+    letters_since: int
+    """Of what was written since then all dead letters are known."""
+    known_since: int
+    """Of actions that were written since then all is known."""
 
     def release(self) -> None:
         for table in (self.recorded, self.letters, self.totals):
             table.unpersist()
 
     def finished(self) -> str:
-        """SQL, of a place in the action topic: whether it is known and dealt with."""
+        """SQL, of an action or of a dead letter about one: whether it is dealt with, and all is known about it."""
         known = inside(self.history.known(Kind.ACTION), "partition", "offset")
-        return f"({known} AND NOT {under_way(self.history.commits.invoke)})"
-
-    @property
-    def letters_judged(self) -> bool:
-        """Whether what has to be in the dead letters can still be found there."""
-        return not self.history.cut(Kind.DLQ)
+        return f"({known} AND timestamp >= {self.known_since} AND NOT {under_way(self.history.commits.invoke)})"
 
     @property
     def all_known(self) -> bool:
         """Whether actions and dead letters are known from the first on."""
         return self.history.complete(Kind.ACTION) and self.history.complete(Kind.DLQ)
-
-    @property
-    def held_judged(self) -> bool:
-        """The same, of events that were held: of which it also has to be known since when."""
-        return self.whole and self.letters_judged
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------
@@ -134,7 +126,7 @@ def due_of_triggers(accounts: Accounts) -> DataFrame:
     known = inside(accounts.history.judged(EVENT), "source_partition", "source_offset")
     unknown = f"(kind = '{TRIGGER}' AND NOT {known})"
     due = f"kind IN ('{ACTION}', '{LETTER}')"
-    to_judge = f"reason IN {_OF_HELD}" if accounts.held_judged else "false"
+    to_judge = f"(reason IN {_OF_HELD} AND timestamp >= {accounts.letters_since})" if accounts.whole else "false"
     slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
     return entries(
         accounts.joined.where(f"kind <> '{LETTER}' OR {to_judge}"),
@@ -179,8 +171,7 @@ def found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
             "found": found,
             "records": "1",
             "unbacked": "CASE WHEN redriven THEN 1 ELSE 0 END" if accounts.all_known else "0",
-            "unfinished": f"CASE WHEN {under_way(accounts.history.commits.invoke)} "
-            f"OR timestamp < {accounts.notes_since} THEN 1 ELSE 0 END",
+            "unfinished": f"CASE WHEN {accounts.finished()} THEN 0 ELSE 1 END",
             "content": f"CASE WHEN {judged} THEN content END",
             "content_most": f"CASE WHEN {judged} THEN content END",
             "trigger": number_of(accounts.names, "trigger"),
@@ -218,8 +209,6 @@ def uses(accounts: Accounts) -> DataFrame:
 
 def notes(accounts: Accounts) -> DataFrame:
     counted = {column: f"CASE WHEN outcome = '{outcome}' THEN 1 ELSE 0 END" for column, outcome in OUTCOMES.items()}
-    if not accounts.letters_judged:
-        counted["letters"] = counted["dead"]  # who says so is believed
     attempted = f"outcome NOT IN ('{OUTCOMES['taken']}', '{OUTCOMES['released']}')"
     return entries(
         accounts.invocations,
@@ -240,12 +229,13 @@ def letters(accounts: Accounts) -> DataFrame:
     history = accounts.history
     events = inside(history.judged(EVENT), "partition", "offset")
     triggers = inside(history.judged(Kind.TRIGGER), "partition", "offset")
-    of_events = f"(reason IN {_OF_EVENTS} AND {events})" if accounts.letters_judged else "false"
+    known = f"timestamp >= {accounts.letters_since}"
+    of_events = f"(reason IN {_OF_EVENTS} AND {known} AND {events})"
     # What a plain trigger held for long has no place in the trigger topic any more.
-    of_held = f"(reason IN {_OF_HELD} AND event_trigger IS NOT NULL AND (offset < 0 OR {triggers}))"
-    of_held = of_held if accounts.held_judged else "false"
-    known = inside(history.known(Kind.ACTION), "partition", "offset")
-    of_actions = f"(reason IN {_OF_ACTIONS} AND action IS NOT NULL AND {known})"
+    of_held = f"(reason IN {_OF_HELD} AND {known} AND event_trigger IS NOT NULL AND (offset < 0 OR {triggers}))"
+    of_held = of_held if accounts.whole else "false"
+    actions = inside(history.known(Kind.ACTION), "partition", "offset")
+    of_actions = f"(reason IN {_OF_ACTIONS} AND action IS NOT NULL AND {actions})"
     return entries(
         accounts.letters.where(f"{of_events} OR {of_held} OR {of_actions}"),
         f"CASE WHEN {of_actions} THEN {KINDS[ACTION]} ELSE {KINDS[LETTER]} END",
@@ -273,7 +263,7 @@ UNREADABLE = {"slot": "'invoke'", "partition": "partition", "offset": "offset", 
 
 def unreadable_actions(accounts: Accounts) -> DataFrame:
     """Records of the action topic that have to be in the dead letters as what they are."""
-    return accounts.recorded.where(f"action IS NULL AND {accounts.finished() if accounts.letters_judged else 'false'}")
+    return accounts.recorded.where(f"action IS NULL AND {accounts.finished()}")
 
 
 def unreadable(accounts: Accounts) -> DataFrame:
@@ -281,8 +271,7 @@ def unreadable(accounts: Accounts) -> DataFrame:
     there, about = unreadable_actions(accounts), UNREADABLE
     due = entries(there, str(KINDS[LETTER]), about=about, columns={"expected": "1"})
     said = f"reason = '{INVALID_RECORD}' AND stage = '{Stage.INVOKE}' AND {accounts.finished()}"
-    told = accounts.letters.where(said if accounts.letters_judged else "false")
-    found = entries(told, str(KINDS[LETTER]), about=about, columns={"found": "1"})
+    found = entries(accounts.letters.where(said), str(KINDS[LETTER]), about=about, columns={"found": "1"})
     return due.unionByName(found)
 
 
@@ -291,13 +280,12 @@ def failures(accounts: Accounts) -> DataFrame:
     due = [name for name, each in accounts.plan.triggers.items() if each.has_dlq_trigger]
     about = {"slot": "about"}
     number = {"trigger": number_of(accounts.names, "trigger")}
-    judged = accounts.finished() if accounts.letters_judged else "false"
-    letters = accounts.letters.where(f"reason = '{ACTION_FAILED}' AND {judged}")
+    letters = accounts.letters.where(f"reason = '{ACTION_FAILED}' AND {accounts.finished()}")
     letters = letters.where(F.col("trigger").isin(due)).selectExpr("action AS about", "trigger")
     given_up = entries(letters, str(FAILURE), about=about, columns={"expected": "1", **number})
     made = accounts.actions.where("failure AND NOT redriven").selectExpr("failed_action AS about", "trigger")
-    if due or not accounts.letters_judged:  # else none of them can be in order
-        known = accounts.actions.where(judged).selectExpr("action AS about")
+    if due:  # else none of them can be in order
+        known = accounts.actions.where(accounts.finished()).selectExpr("action AS about")
         made = made.join(known, "about", "left_semi")
     return given_up.unionByName(entries(made, str(FAILURE), about=about, columns={"found": "1", **number}))
 

@@ -62,9 +62,8 @@ def audit(
 def _forgotten(accounts: Accounts) -> list[str]:
     """Stages that have worked, and of which there is no commit."""
     commits = accounts.history.commits
-    begun = {partition for offsets in accounts.history.origins.values() for partition in offsets}
     stages = []
-    if begun - commits.match.keys():
+    if not commits.match and accounts.history.origins:
         stages.append(Stage.MATCH)
     if not commits.join and not accounts.actions.where("joined_offset IS NOT NULL").isEmpty():
         stages.append(Stage.JOIN)
@@ -79,7 +78,7 @@ def _not_judged(accounts: Accounts) -> dict[str, int]:
     reasons = {}
     if others:
         listed = ", ".join(map(str, others))
-        written = accounts.actions.where(F.col("generation").isin(others)).count()
+        written = accounts.actions.where(F.col("generation").isin(others)).where("NOT redriven AND NOT failure").count()
         reasons[f"actions of other generations of the spec ({listed}): audit those with their manifests"] = written
     if not accounts.whole:
         caused = [number for number, name in enumerate(accounts.names, start=1) if name in accounts.plan.triggers]
@@ -88,4 +87,7 @@ def _not_judged(accounts: Accounts) -> dict[str, int]:
         ).where(F.col("trigger").isin(caused))
         what = "actions of which the beginning is not known: whether they were due"
         reasons[what] = unjudged.count() - sum(reasons.values())
+    if accounts.known_since > accounts.history.since:
+        old = f"kind = {KINDS[ACTION]} AND records > 0 AND written < {accounts.known_since}"
+        reasons["actions of which not all invocations or dead letters are known"] = accounts.totals.where(old).count()
     return {reason: count for reason, count in reasons.items() if count > 0}

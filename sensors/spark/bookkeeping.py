@@ -16,7 +16,7 @@ from sensors.spark import facts
 from sensors.spark.accounts import Accounts
 from sensors.spark.entries import UNSETTLED, added_up, in_brief, inside, quoted
 from sensors.spark.history import History
-from sensors.spark.known import notes_known_since, with_ceilings, with_floors
+from sensors.spark.known import known_since, with_ceilings, with_floors
 from sensors.spark.routing import beginnings, joined, matched, routed
 from sensors.spark.workers import LETTER, Deputy
 
@@ -40,15 +40,16 @@ def keep_accounts(
     """
     plan = deputy.plan
     generation = plan.owner.generation
-    history = with_floors(msgspec.structs.replace(history, generation=generation))
+    history = with_floors(msgspec.structs.replace(history, generation=generation), plan)
+    letters_since = known_since(history, Kind.DLQ)
     tables = history.tables
     names = [each for name in plan.triggers for each in _with_dlq(plan, name)]
     wanted = names if trigger is None else _with_dlq(plan, trigger)
     only = "true" if trigger is None else f"trigger IN ({', '.join(map(quoted, wanted))})"
     or_none = f"trigger IS NULL OR {only}"
     events = matched(history, deputy).where(or_none)
-    if history.cut(Kind.DLQ):
-        events = events.where(f"kind <> '{LETTER}'")
+    if letters_since:
+        events = events.where(f"kind <> '{LETTER}' OR source_timestamp >= {letters_since}")
     due_of_events = books.due_of_events(events, wanted)
     recorded = facts.action_facts(tables[Kind.ACTION]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK)
     actions = recorded.where("action IS NOT NULL").where(only)
@@ -80,7 +81,8 @@ def keep_accounts(
             brief=(),
             whole=whole,
             generations=generations,
-            notes_since=notes_known_since(history),
+            letters_since=letters_since,
+            known_since=max(history.since, known_since(history, Kind.INVOCATION), letters_since),
         )
         due_of_triggers = books.due_of_triggers(accounts)
         there = books.found_actions(accounts, begun).unionByName(books.letters(accounts))
@@ -88,7 +90,7 @@ def keep_accounts(
         ledger = there.unionByName(books.notes(accounts)).unionByName(books.failures(accounts))
         if of_events is None:
             ledger = ledger.unionByName(due_of_events).unionByName(due_of_triggers).unionByName(books.uses(accounts))
-            ledger = ledger.unionByName(books.not_swept(accounts)) if accounts.held_judged else ledger
+            ledger = ledger.unionByName(books.not_swept(accounts)) if accounts.whole else ledger
             totals = _kept(books.excused(_totals(ledger), accounts))
             brief = in_brief(totals).collect()
         else:

@@ -46,8 +46,8 @@ def has_header(name: str) -> str:
 def _fingerprint(fact: str) -> str:
     """SQL: `workers.fingerprint` of a record, without its writer, who is an `r` of the fact."""
     said = rf"""regexp_replace(CAST({fact} AS string), r',"r":"(?:[^"\\]|\\.)*"', '')"""
-    rest = f"concat(CAST({said} AS binary), key, CAST(CAST(partition AS string) AS binary))"
-    return f"crc32(value) ^ shiftleft(crc32({rest}), 31)"
+    rest = f"concat(CAST({said} AS binary), coalesce(key, X''), CAST(CAST(partition AS string) AS binary))"
+    return f"crc32(coalesce(value, X'')) ^ shiftleft(crc32({rest}), 31)"
 
 
 def trigger_facts(records: DataFrame) -> DataFrame:
@@ -84,8 +84,8 @@ def trigger_facts(records: DataFrame) -> DataFrame:
 def action_facts(records: DataFrame) -> DataFrame:
     """Records of the action topic.
 
-    `joined_…` is the record of the trigger topic that completed it; null where one event was enough. `origin_…` is
-    that, or else the event: what its order is judged by.
+    What is not one of ours has no `action`. `joined_…` is the record of the trigger topic that completed it; null where
+    one event was enough. `origin_…` is that, or else the event: what its order is judged by.
     """
     facts = records.selectExpr(
         "partition",
@@ -103,7 +103,7 @@ def action_facts(records: DataFrame) -> DataFrame:
         "key",
         "content",
         "redriven",
-        "f.id AS action",
+        "CASE WHEN f.t IS NOT NULL AND f.e IS NOT NULL AND f.g IS NOT NULL THEN f.id END AS action",
         "f.t AS trigger",
         "coalesce(f.k, '') AS slot",
         "f.g AS generation",

@@ -30,7 +30,7 @@ from sensors.spark.records import (
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
-_ENDLESS = 2**62
+ENDLESS = 2**62
 CLOCKS_APART_MS = 60_000
 """By so much the clocks of replicas may be behind the brokers': what comes of an event may seem to be older than it."""
 
@@ -144,11 +144,11 @@ class History(msgspec.Struct, frozen=True):
     def _in_charge(self, partition: int) -> tuple[int, int]:
         """From which event to which the generation in question has matched them."""
         notes = {each: offsets[partition] for each, offsets in self.origins.items() if partition in offsets}
-        last = min((offset for each, offset in notes.items() if each > self.generation), default=_ENDLESS)
+        last = min((offset for each, offset in notes.items() if each > self.generation), default=ENDLESS)
         before = [each for each in notes if each <= self.generation]
         if not notes or before == [0]:  # from the beginning on, as far as anybody knows
             return notes.get(0, 0), last
-        return notes.get(self.generation, _ENDLESS), last
+        return notes.get(self.generation, ENDLESS), last
 
 
 def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, archive: str | None = None) -> History:

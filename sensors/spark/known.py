@@ -14,21 +14,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from eventbus.names import Kind
+from sensors.plan import SensorPlan
+from sensors.spark.entries import inside
 from sensors.spark.facts import action_facts, trigger_facts
-from sensors.spark.history import EVENT, History
+from sensors.spark.history import CLOCKS_APART_MS, ENDLESS, EVENT, History
 
 
-def with_floors(history: History) -> History:
+def with_floors(history: History, plan: SensorPlan) -> History:
     """The same history, which knows from where on its inputs can be judged."""
     floors: dict[str, dict[int, int]] = {}
     if cut := history.cut(Kind.TRIGGER):
         records = trigger_facts(history.tables[Kind.TRIGGER]).where("NOT redriven")
+        records = records.where(inside(history.known(Kind.TRIGGER), "partition", "offset"))
         _raise(floors, history, EVENT, _firsts(records, cut, "source_partition", "source_offset"))
     if cut := history.cut(Kind.ACTION):
         actions = action_facts(history.tables[Kind.ACTION]).where("NOT redriven AND NOT failure")
-        caused_by = {EVENT: actions.where("joined_offset IS NULL"), Kind.TRIGGER: actions.where("joined_offset >= 0")}
-        for kind, caused in caused_by.items():
-            _raise(floors, history, kind, _firsts(caused, cut, "origin_partition", "origin_offset"))
+        actions = actions.where(inside(history.known(Kind.ACTION), "partition", "offset"))
+        direct = {trigger.direct for trigger in plan.triggers.values()}
+        if True in direct:
+            caused = actions.where("joined_offset IS NULL")
+            _raise(floors, history, EVENT, _firsts(caused, cut, "origin_partition", "origin_offset"))
+        if False in direct:
+            caused = actions.where("joined_offset IS NOT NULL")
+            _raise(floors, history, Kind.TRIGGER, _firsts(caused, cut, "origin_partition", "origin_offset"))
     return msgspec.structs.replace(history, floors=floors)
 
 
@@ -44,14 +52,15 @@ def with_ceilings(history: History, actions: DataFrame) -> History:
     return msgspec.structs.replace(history, ceilings={Kind.TRIGGER: ceilings})
 
 
-def notes_known_since(history: History) -> int:
-    """From when on the invocation records of actions are known."""
-    cut = history.cut(Kind.INVOCATION)
+def known_since(history: History, kind: Kind) -> int:
+    """Of whatever was written since then, all is known that a topic says about it: invocations, or dead letters."""
+    cut = history.cut(kind)
     if not cut:
         return 0
-    notes = history.tables[Kind.INVOCATION].where(F.col("partition").isin(cut))
-    rows = notes.groupBy("partition").agg(F.min("timestamp").alias("first")).collect()
-    return max((row["first"] for row in rows), default=0) if len(rows) == len(cut) else 2**62
+    left = history.tables[kind].where(F.col("partition").isin(cut))
+    left = left.where(inside(history.known(kind), "partition", "offset"))
+    rows = left.groupBy("partition").agg(F.min("timestamp").alias("first")).collect()
+    return max(row["first"] for row in rows) + CLOCKS_APART_MS if len(rows) == len(cut) else ENDLESS
 
 
 def _firsts(caused: DataFrame, cut: list[int], partition: str, offset: str) -> list[Mapping[int, int]]:

@@ -35,8 +35,8 @@ _COUNTS = {
     "repeated": f"count_if({REPEATED})",
     "given_up": f"count_if({SETTLED} AND {GIVEN_UP})",
     "dead_lettered": "count_if(letters > 0)",
-    "under_way": "count_if(unfinished > 0)",
 }
+_UNDER_WAY = "under_way"
 _STEPS = 7
 """Latencies are counted to so many binary digits: to within 2 %, and up to 128 ms exactly."""
 
@@ -125,6 +125,7 @@ def _lives(accounts: Accounts) -> list[Row]:
     hour = F.expr(f"CAST(floor(written / {HOUR}) AS bigint) * {HOUR}").alias("hour")
     counts = {
         **_COUNTS,
+        _UNDER_WAY: f"count_if(unfinished > 0 AND written >= {accounts.known_since})",
         "mode": "max(mode)",
         "records": f"sum(CASE WHEN kind = {KINDS[ACTION]} THEN records ELSE 0 END)",
         "notes": f"sum({_TRIED} + taken + released)",
@@ -147,7 +148,7 @@ def _trigger_reports(accounts: Accounts, told: _Told, lives: Sequence[Row]) -> I
             mode=MODES[mode],
             held=told.held(number),
             unused=told.unused(number),
-            **{column: sum(row[column] for row in own) for column in _COUNTS},
+            **{column: sum(row[column] for row in own) for column in (*_COUNTS, _UNDER_WAY)},
         )
 
 
