@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package has no __all__
     AdminClient,
     AlterConfigOpType,
@@ -68,7 +68,6 @@ class Generated:
         manifest = _manifest(sensor)
         self.name = sensor_name(manifest, bus.name)
         self.deputy = Deputy(manifest, bus.name, ensure_sensor_topics(bus.cluster, self.name))
-        _keep_timestamps(bus)
         self._plan = self.deputy.plan
         topology = self.deputy.topology
         self._matcher = Matcher(self._plan, topology, _REPLICA)
@@ -88,6 +87,7 @@ class Generated:
                 "queue.buffering.max.kbytes": 500_000,
             }
         )
+        self._keep_timestamps()
 
     def write(self, records: int) -> None:
         """Until there are at least so many records in all topics together."""
@@ -95,6 +95,31 @@ class Generated:
             self._block()
         self._producer.flush()
         self._commit()
+
+    def _keep_timestamps(self) -> None:
+        """Those of events have to be known before the brokers have them. It takes a moment until they obey."""
+        topic = self._bus.name.event_topic
+        entry = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
+        admin = AdminClient({"bootstrap.servers": self._bus.bootstrap_servers})
+        [done] = admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
+        ).values()
+        done.result()
+        kinds: list[int] = []
+        while kinds != [TIMESTAMP_CREATE_TIME] * PARTITIONS:
+            kinds.clear()
+            for partition in range(PARTITIONS):
+                headers, value = to_kafka(Event.new("bench", "unwanted", {}))
+                self._producer.produce(
+                    topic,
+                    value,
+                    partition=partition,
+                    headers=list(headers),
+                    on_delivery=lambda _error, message: kinds.append(message.timestamp()[0]),
+                )
+                self._ends[topic, partition] = self._ends.get((topic, partition), 0) + 1
+                self.records += 1
+            self._producer.flush()
 
     def _block(self) -> None:
         now = time.time_ns() // 1_000_000
@@ -165,14 +190,6 @@ class Generated:
                 elif commit := self._commits.get(partition):
                     places.append(TopicPartition(topic, partition, commit.offset, encode_join(commit)))
             _commit(self._bus.bootstrap_servers, self.name.group(stage), places)
-
-
-def _keep_timestamps(bus: Bus) -> None:
-    """Of events: what is made of them is made before the brokers have them."""
-    entry = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
-    topic = ConfigResource(ResourceType.TOPIC, bus.name.event_topic, incremental_configs=[entry])
-    [done] = AdminClient({"bootstrap.servers": bus.bootstrap_servers}).incremental_alter_configs([topic]).values()
-    done.result()
 
 
 def _commit(servers: str, group: str, places: Iterable[TopicPartition]) -> None:
