@@ -293,12 +293,14 @@ def failures(accounts: Accounts) -> DataFrame:
 # --- what is in order all the same ------------------------------------------------------------------------------------
 
 
+_HELD_ABOUT = {name: name for name in ("trigger", "slot", "partition", "offset", "reason")}
+
+
 def not_swept(accounts: Accounts) -> DataFrame:
     """Held events whose time is over: when exactly they are let go depends on how busy a sensor is.
 
     Those that its state topic still holds need no dead letter yet; those that the core would still hold may have one.
     """
-    history = accounts.history
     burying = [name for name, each in accounts.plan.triggers.items() if each.rules and each.rules.bury_expired]
     held = accounts.joined.where(f"kind = '{HELD}'").selectExpr(
         "trigger",
@@ -310,13 +312,10 @@ def not_swept(accounts: Accounts) -> DataFrame:
     may_be_there = entries(held, str(KINDS[LETTER]), about=_HELD_ABOUT, columns={"records": "1"})
     if not burying:
         return may_be_there
-    state = facts.held_facts(history.tables[Kind.STATE]).where(F.col("trigger").isin(burying))
+    state = facts.held_facts(accounts.history.tables[Kind.STATE]).where(F.col("trigger").isin(burying))
     state = state.withColumn("reason", F.lit(EXPIRED_EVENT))
     may_not_be_there = entries(state, str(KINDS[LETTER]), about=_HELD_ABOUT, columns={"unfinished": "1"})
     return may_be_there.unionByName(may_not_be_there)
-
-
-_HELD_ABOUT = {name: name for name in ("trigger", "slot", "partition", "offset", "reason")}
 
 
 def _refused(accounts: Accounts) -> DataFrame:
