@@ -20,7 +20,7 @@ from eventbus.formats import (
 
 _TRIGGER = "t string, d array<string>, e array<bigint>, s string, r string, k string"
 _ACTION = (
-    "id string, t string, e array<array<array<string>>>, g bigint, k string, j array<bigint>, r string, f array<string>"
+    "id string, t string, e array<array<array<string>>>, g bigint, k string, j array<bigint>, f array<string>"
 )
 _INVOCATION = (
     "action string, trigger string, attempt int, outcome string, mode string, partition int, offset bigint, "
@@ -107,7 +107,6 @@ def action_facts(records: DataFrame) -> DataFrame:
         "f.t AS trigger",
         "coalesce(f.k, '') AS slot",
         "f.g AS generation",
-        "f.r AS replica",
         "f.f IS NOT NULL AS failure",
         "f.f[0] AS failed_action",
         "CAST(f.j[0] AS int) AS joined_partition",
