@@ -19,9 +19,7 @@ from eventbus.formats import (
 )
 
 _TRIGGER = "t string, d array<string>, e array<bigint>, s string, r string, k string"
-_ACTION = (
-    "id string, t string, e array<array<array<string>>>, g bigint, k string, j array<bigint>, f array<string>"
-)
+_ACTION = "id string, t string, e array<array<array<string>>>, g bigint, k string, j array<bigint>, f array<string>"
 _INVOCATION = (
     "action string, trigger string, attempt int, outcome string, mode string, partition int, offset bigint, "
     "replica string, started bigint, ended bigint, status string, error string"
