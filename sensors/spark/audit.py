@@ -3,8 +3,8 @@
 1. The events are matched again, and the trigger topic is joined again, by the sensor's own core, in parallel by trigger
    and key (`workers`). What comes out is what should be there.
 2. That, and what is there, is entered into one ledger (`accounts`, `entries`), as far as causes and effects are known
-   (`known`), and added up (`bookkeeping`): first in brief, which shows whether anything is wrong. Only if so, all of it is
-   done again in detail.
+   (`known`), and added up (`bookkeeping`): first in brief, which shows whether anything is wrong. Only if so, all of it
+   is done again in detail.
 3. What does not add up, and nothing else, is given to the checks of `sensors.audit`, which name it (`judgement`).
 4. What adds up is measured (`measures`).
 """
