@@ -17,6 +17,7 @@ from eventbus.stateformats import OriginKey, decode_state_key, origin
 from sensors.inspection import stable_commits
 from sensors.spark.archive import Archive, RawCommits
 from sensors.spark.records import (
+    ENDLESS,
     Missing,
     Offsets,
     Range,
@@ -30,7 +31,6 @@ from sensors.spark.records import (
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
-ENDLESS = 2**62
 CLOCKS_APART_MS = 60_000
 """By so much the clocks of replicas may be behind the brokers': what comes of an event may seem to be older than it."""
 

@@ -17,7 +17,8 @@ from eventbus.names import Kind
 from sensors.plan import SensorPlan
 from sensors.spark.entries import inside
 from sensors.spark.facts import action_facts, trigger_facts
-from sensors.spark.history import CLOCKS_APART_MS, ENDLESS, EVENT, History
+from sensors.spark.history import CLOCKS_APART_MS, EVENT, History
+from sensors.spark.records import ENDLESS
 
 
 def with_floors(history: History, plan: SensorPlan) -> History:

@@ -31,7 +31,7 @@ Offsets: TypeAlias = Mapping[int, tuple[int, int]]
 DAY = "yyyy-MM-dd"
 """How Spark writes the day by which an archive is partitioned."""
 
-_ENDLESS = 2**62
+ENDLESS = 2**62
 _MARKER_SECONDS = 30.0
 _RETRY_SECONDS = 0.02
 FETCH = {
@@ -88,7 +88,7 @@ def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Sli
     offsets, kept = {}, {}
     for partition in range(info.partitions):
         first = reader.offsets(topic, partition)[0]
-        end = reader.offset_at(topic, partition, _ENDLESS if wanted.until is None else wanted.until)
+        end = reader.offset_at(topic, partition, ENDLESS if wanted.until is None else wanted.until)
         start = 0 if wanted.since is None else reader.offset_at(topic, partition, wanted.since)
         if wanted.since is not None and start <= first and (wanted.since < oldest or by_size):
             start = 0  # Kafka cannot know of it any more: what is gone may have been asked for
@@ -99,7 +99,7 @@ def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Sli
 
 def end_of_committed(reader: Reader, topic: str, partition: int) -> int:
     """Where the first transaction begins that is open, else the partition's end."""
-    return reader.offset_at(topic, partition, _ENDLESS)
+    return reader.offset_at(topic, partition, ENDLESS)
 
 
 def await_markers(cluster: Cluster, reader: Reader, topics: Iterable[str], clock: Clock) -> None:

@@ -240,6 +240,20 @@ def _too_large(worked: Worked) -> None:
     put(worked.letters, letters.of_refused(dlq_action(failed, fact, Failure(fact.id, "refused", 1), REPLICA), "large"))
 
 
+def test_one_action_that_was_too_large_does_not_excuse_another_that_is_lost(spark: SparkSession) -> None:
+    """An action is given up twice; of the two that its dlqTrigger owes, the log has refused one."""
+    worked = Worked()
+    _given_up_twice(worked)
+    for sorry in [each for each in worked.actions if action_fact(each).trigger == "keyed/dlq"]:
+        worked.actions.remove(sorry)
+        worked.forget_invocations(sorry)
+        output = Output(sorry.topic, sorry.partition, sorry.key, sorry.value, sorry.headers)
+    letters = DeadLetters.of_stage(worked.name, Stage.INVOKE, TOPOLOGY, REPLICA)
+    put(worked.letters, letters.of_refused(output, "too large"))
+    [violation] = report_on(worked.history(spark), worked).violations
+    assert "its dlqTrigger has no action" in violation.what
+
+
 def test_changed_contents_are_not_out_of_order(spark: SparkSession) -> None:
     worked = Worked()
     changed = [worked.action(AT_MOST_ONCE, number) for number in range(4, 12)]
