@@ -82,7 +82,7 @@ held-restart: $(DEV)/.installed ## What a restart reads after an event was held 
 	$(BIN)/python -m e2e.chaos.held --records $(RECORDS)
 
 # What goes on without Kubernetes goes on while one is built and tried; its storm comes first, so that the two do not meet.
-ON_CLUSTER := $(addprefix e2e/test_,cluster.py cluster_building.py controller.py kubernetes_actions.py lease.py resource.py podchaos.py)
+ON_CLUSTER := $(addprefix e2e/test_,cluster.py cluster_building.py controller.py kubernetes_actions.py lease.py resource.py spark_kubernetes.py podchaos.py)
 
 # What measures seconds has the machine for itself.
 ALONE := e2e/test_failover.py
@@ -109,6 +109,7 @@ lock: ## Pin the newest versions that pyproject.toml allows (needs uv)
 	$(call compile,broker,run)
 	$(call compile,dev,dev)
 	$(call compile,pods,pods)
+	$(call compile,spark,spark)
 
 clean: ## Remove everything that make and the tools made
 	rm -rf $(DEV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

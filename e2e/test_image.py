@@ -49,20 +49,31 @@ for package in ("eventbus", "sensors", "eventsources"):
 # --- what needs no builder ------------------------------------------------------------------------------------------
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
-    copied = [line.split()[1:-1] for line in DOCKERFILE.splitlines() if line.startswith("COPY ")]
+@pytest.mark.parametrize("dockerfile", ["Dockerfile", "deploy/spark/Dockerfile"])
+def test_what_is_copied_is_there_and_not_ignored(dockerfile: str) -> None:
+    copied = [line.split()[1:-1] for line in (ROOT / dockerfile).read_text().splitlines() if line.startswith("COPY ")]
     sources = [each for line in copied if not line[0].startswith("--from=") for each in line]
-    let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    let_through = tuple(line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!"))
     assert sources
     for each in sources:
         assert (ROOT / each).exists()
-        assert each.partition("/")[0] in let_through
+        assert each.startswith(let_through)
 
 
-def test_the_lock_is_that_of_pods() -> None:
-    locked = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements/pods.lock").read_text(), re.MULTILINE))
-    for requirement in asked_for():
-        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)])
+def locked(name: str) -> dict[str, str]:
+    found = re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / f"requirements/{name}.lock").read_text(), re.MULTILINE)
+    return dict(found)
+
+
+@pytest.mark.parametrize("extra", ["pods", "spark"])
+def test_the_lock_has_what_is_asked_for(extra: str) -> None:
+    for requirement in asked_for(extra):
+        assert requirement.specifier.contains(locked(extra)[canonicalize_name(requirement.name)])
+
+
+def test_spark_comes_to_an_image_in_which_it_changes_nothing() -> None:
+    there = locked("pods")
+    assert {name: there[name] for name in locked("spark").keys() & there.keys()}.items() <= locked("spark").items()
 
 
 # --- a built one ----------------------------------------------------------------------------------------------------

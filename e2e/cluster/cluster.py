@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from types import TracebackType
 from typing import Any, Self
 
@@ -58,6 +58,10 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def import_image(self, write: Callable[[Path, Path], None]) -> None:
+        """For pods. `write` is told where to, and where it may keep what it will need again."""
+        self._import("image", write)
 
     def kill_api_server(self) -> None:
         self._processes.pop("api-server").end(SIGKILL)
@@ -128,16 +132,17 @@ class Cluster:
         return started
 
     def _import_images(self, made_of: Parts) -> None:
-        images = self._directory / "images"
-        images.mkdir()
-        pause_image(images / "pause.tar", made_of.pause)
-        project_image(images / "project.tar", place())
         self._wait("containerd", self._servers.socket.exists)
-        for archive in ("pause.tar", "project.tar"):
-            if self._run("import", self._servers.import_image(images / archive)).wait():
+        self._import("pause", lambda archive, _: pause_image(archive, made_of.pause))
+        self._import("project", project_image)
+
+    def _import(self, name: str, write: Callable[[Path, Path], None]) -> None:
+        with TemporaryDirectory(dir=self._directory) as images:
+            archive = Path(images) / f"{name}.tar"
+            write(archive, place())
+            if self._run("import", self._servers.import_image(archive)).wait():
                 raise MachineError(f"containerd does not take an image: {self._last_words('import')}")
             del self._processes["import"]
-        shutil.rmtree(images)
 
     def _wait(self, what: str, there: Callable[[], bool]) -> None:
         end = time.monotonic() + _PATIENCE

@@ -37,8 +37,8 @@ SETTINGS = {"Entrypoint": ["eventbus"], "Cmd": ["--help"], "User": f"{USER}:{USE
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("eventbus", "sensors", "eventsources")
-_SITE = Path("/opt/eventbus")
-_SUPERFLUOUS = frozenset({"site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "turtledemo"})
+SITE = Path("/opt/eventbus")
+SUPERFLUOUS = frozenset({"site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "turtledemo"})
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _OCI = "application/vnd.oci.image"
 
@@ -65,23 +65,31 @@ class Blob(NamedTuple):
 def pause_image(into: Path, pause: Path) -> None:
     with Layer(into.with_suffix(".layer")) as layer:
         layer.add(pause, Path("/pause"))
-    _write_archive(into, PAUSE, [layer.path], {"Entrypoint": ["/pause"]})
+    write_archive(into, PAUSE, [layer.path], {"Entrypoint": ["/pause"]})
 
 
 def project_image(into: Path, cache: Path) -> None:
+    write_archive(into, PROJECT, project_layers(into, cache), {**SETTINGS, "Env": environment()})
+
+
+def environment(*programs: str) -> list[str]:
+    path = ":".join(["/usr/local/bin", str(Path(sys.executable).resolve().parent), *programs])
+    return [f"PATH={path}", f"PYTHONPATH={SITE}", "PYTHONUNBUFFERED=1"]
+
+
+def project_layers(into: Path, cache: Path) -> list[Path]:
     """`cache` keeps the lower layer."""
     own = into.with_suffix(".layer")
     python = Path(sys.executable).resolve()
     with TemporaryDirectory() as directory, Layer(own) as layer:
         for package in _PACKAGES:
-            layer.add(_compiled(_ROOT / package, Path(directory) / package), _SITE / package)
+            layer.add(_compiled(_ROOT / package, Path(directory) / package), SITE / package)
         for file in distribution("kafka-eventbus").files or ():
             if file.parts[0].endswith(".dist-info") and file.name != "RECORD":
-                layer.add(Path(str(file.locate())), _SITE / file)
+                layer.add(Path(str(file.locate())), SITE / file)
         command = f"#!{python}\nimport sys\n\nfrom eventbus.cli.main import main\n\nsys.exit(main())\n"
         layer.write(Path("/usr/local/bin/eventbus"), command, 0o755)
-    environment = [f"PATH=/usr/local/bin:{python.parent}", f"PYTHONPATH={_SITE}", "PYTHONUNBUFFERED=1"]
-    _write_archive(into, PROJECT, [_python_layer(cache), own], {**SETTINGS, "Env": environment})
+    return [_python_layer(cache), own]
 
 
 def _compiled(package: Path, into: Path) -> Path:
@@ -95,17 +103,17 @@ def bare_python_image(into: Path) -> None:
     """What the Dockerfile needs of its base: this Python, without bytecode as in Docker's own, a shell."""
     python, library = Path(sys.executable).resolve(), Path(os.__file__).parent
     programs = [python.with_name("python"), Path("/bin/sh"), Path("/bin/rm")]
-    packaged = (file for each in dependencies() for _, file in _files(each))
+    packaged = (file for each in dependencies() for _, file in files_of(each))
     compiled = [*programs, *library.rglob("*.so"), *(each for each in packaged if ".so" in each.suffixes)]
-    with Layer(into.with_suffix(".layer"), _SUPERFLUOUS | {"__pycache__"}) as layer:
+    with Layer(into.with_suffix(".layer"), SUPERFLUOUS | {"__pycache__"}) as layer:
         _write_system(layer)
         for program in programs:
             layer.add(program, program)
         layer.add(library, library)
         layer.add(library / "ensurepip", library / "ensurepip")
-        for each in sorted(_libraries(compiled)):
+        for each in sorted(libraries(compiled)):
             layer.add(each, each)
-    _write_archive(into, "localhost/python:bare", [layer.path], {"Env": [f"PATH={python.parent}:/bin"]})
+    write_archive(into, "localhost/python:bare", [layer.path], {"Env": [f"PATH={python.parent}:/bin"]})
 
 
 # --- a layer --------------------------------------------------------------------------------------------------------
@@ -114,7 +122,7 @@ def bare_python_image(into: Path) -> None:
 class Layer:
     """Files as they are to be in an image, all of them root's."""
 
-    def __init__(self, path: Path, without: frozenset[str] = _SUPERFLUOUS) -> None:
+    def __init__(self, path: Path, without: frozenset[str] = SUPERFLUOUS) -> None:
         self.path = path
         self._without = without
         self._tar = tarfile.open(path, "w", format=tarfile.PAX_FORMAT, dereference=True)  # noqa: SIM115 - see __exit__
@@ -174,7 +182,7 @@ def _python_layer(cache: Path) -> Path:
 
 def _write_python(into: Path, needed: Sequence[Distribution]) -> None:
     python, library = Path(sys.executable).resolve(), Path(os.__file__).parent
-    files = {file: _SITE / name for each in needed for name, file in _files(each)}
+    files = files_in_image(needed)
     with Layer(into) as layer:
         _write_system(layer, PASSWD)
         layer.add(python, python)
@@ -182,7 +190,7 @@ def _write_python(into: Path, needed: Sequence[Distribution]) -> None:
         for source, path in files.items():
             layer.add(source, path)
         compiled = [python, *library.rglob("*.so"), *(each for each in files if ".so" in each.suffixes)]
-        for each in sorted(_libraries(compiled)):
+        for each in sorted(libraries(compiled)):
             layer.add(each, each)
 
 
@@ -199,10 +207,10 @@ def _write_system(layer: Layer, *people: str) -> None:
             layer.add(each, each)
 
 
-def asked_for() -> list[Requirement]:
-    """By what the checkout says of itself and its extra `pods`."""
+def asked_for(extra: str = "pods") -> list[Requirement]:
+    """By what the checkout says of itself and this extra."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    waiting = [*project["dependencies"], f"{project['name']}[pods]"]
+    waiting = [*project["dependencies"], f"{project['name']}[{extra}]"]
     found: list[Requirement] = []
     while waiting:
         wanted = Requirement(waiting.pop())
@@ -213,9 +221,9 @@ def asked_for() -> list[Requirement]:
     return found
 
 
-def dependencies(find: Callable[[str], Distribution] = distribution) -> Iterable[Distribution]:
+def dependencies(find: Callable[[str], Distribution] = distribution, *, extra: str = "pods") -> Iterable[Distribution]:
     """What is installed of it, and of what that needs. `find` raises `PackageNotFoundError`."""
-    waiting = asked_for()
+    waiting = asked_for(extra)
     found: dict[str, Distribution] = {}
     followed: set[tuple[str, frozenset[str]]] = set()
     while waiting:
@@ -235,7 +243,12 @@ def _required(each: Distribution, extras: Iterable[str]) -> Iterator[Requirement
             yield requirement
 
 
-def _files(each: Distribution) -> Iterator[tuple[Path, Path]]:
+def files_in_image(installed: Iterable[Distribution]) -> dict[Path, Path]:
+    """Files of this machine, and where they are in an image."""
+    return {file: SITE / name for each in installed for name, file in files_of(each)}
+
+
+def files_of(each: Distribution) -> Iterator[tuple[Path, Path]]:
     """Also what Python has compiled of them: pods start faster with it."""
     for name in each.files or ():
         file = Path(str(name.locate()))
@@ -248,7 +261,7 @@ def _files(each: Distribution) -> Iterator[tuple[Path, Path]]:
                 yield Path(cache_from_source(str(name))), compiled
 
 
-def _libraries(compiled: Sequence[Path]) -> set[Path]:
+def libraries(compiled: Sequence[Path]) -> set[Path]:
     """What the dynamic linker takes from elsewhere than the packages themselves."""
     told = subprocess.run(["ldd", *map(str, compiled)], capture_output=True, text=True, check=False).stdout
     words = [word for line in told.splitlines() for word in line.split()]
@@ -259,7 +272,7 @@ def _libraries(compiled: Sequence[Path]) -> set[Path]:
 # --- an archive -----------------------------------------------------------------------------------------------------
 
 
-def _write_archive(into: Path, name: str, layers: Sequence[Path], configuration: dict[str, Any]) -> None:
+def write_archive(into: Path, name: str, layers: Sequence[Path], configuration: dict[str, Any]) -> None:
     """As the OCI image layout wants it."""
     system = {"architecture": _MACHINES.get(platform.machine(), platform.machine()), "os": "linux"}
     blobs = [Blob.of(layer) for layer in layers]
