@@ -1,7 +1,9 @@
 """`make bench-spark`: rates as ratios to Spark's plain read and count, in one run. Writes build/bench-spark.json.
 
 *Plain* is what anybody gets who reads a topic with Spark and counts: its connector with its own settings. *Read* is the
-same with ours.
+same with ours. *Least* is what nobody can do without who wants to know what the sensor's own core says of the records:
+read them, hand over to Python what it works on, and read what all others say. With the time of the core itself, on all
+cores, that is what is *possible*.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
@@ -23,6 +26,7 @@ from e2e.bench_spark.generated import SENSORS, Generated
 from e2e.bench_spark.memory import PeakMemory
 from eventbus import Bus
 from eventbus.broker import EmbeddedBroker
+from sensors.spark import facts
 from sensors.spark.audit import audit
 from sensors.spark.backtest import Backtest
 from sensors.spark.history import EVENT, History, look_at
@@ -31,6 +35,7 @@ from sensors.spark.session import SparkOptions, spark_session
 
 REPORT = Path("build/bench-spark.json")
 GOAL = 0.4
+"""Of what is possible: the core is Python and the one of the live sensor, which plain reading goes without."""
 _WORKED_ON = (EVENT, "trigger")
 """What an audit gives to the sensor's own core."""
 _COMPARED = ("action", "invocation", "dlq")
@@ -73,11 +78,11 @@ def _jobs(bus: Bus, history: History, generated: Generated) -> dict[str, Callabl
     return {
         "plain": lambda: _count_plainly(bus, history, _WORKED_ON + _COMPARED),
         "read": lambda: _count(history, _WORKED_ON + _COMPARED),
-        "handed_over": lambda: _pass_through(history, _WORKED_ON) + _count(history, _COMPARED),
+        "least": lambda: _pass_through(history, _WORKED_ON) + _read_what_they_say(history),
         "audit": lambda: _audit(history, generated),
         "events_plain": lambda: _count_plainly(bus, history, (EVENT,)),
         "events_read": lambda: _count(history, (EVENT,)),
-        "events_handed_over": lambda: _pass_through(history, (EVENT,)),
+        "events_least": lambda: _pass_through(history, (EVENT,)),
         "backtest": lambda: _backtest(history, generated),
     }
 
@@ -98,29 +103,27 @@ def _evaluated(samples: Sequence[Mapping[str, float]], core_seconds: float) -> d
     core = core_seconds / (os.cpu_count() or 1)
     return {
         "seconds": seconds,
-        "audit": _ratios(samples, "plain", "audit")
-        | {"to_read": _ratio(seconds, "read", "audit"), "bound": _bound(seconds, "plain", "handed_over", core)},
-        "backtest": _ratios(samples, "events_plain", "backtest")
-        | {
-            "to_read": _ratio(seconds, "events_read", "backtest"),
-            "bound": _bound(seconds, "events_plain", "events_handed_over", core),
-        },
+        "audit": _ratios(samples, "audit", "", core),
+        "backtest": _ratios(samples, "backtest", "events_", core),
     }
 
 
-def _ratios(samples: Sequence[Mapping[str, float]], plain: str, ours: str) -> dict[str, float]:
-    each = [sample[plain] / sample[ours] for sample in samples]
-    figures = {"median": statistics.median(each), "least": min(each), "most": max(each)}
+def _ratios(samples: Sequence[Mapping[str, float]], job: str, inputs: str, core: float) -> dict[str, float]:
+    """Of the whole rate: to plain reading (what is possible there: `bound`), to ours, and to what is possible."""
+    each = [sample[f"{inputs}plain"] / sample[job] for sample in samples]
+    plain, read, least, taken = (
+        statistics.median(sample[name] for sample in samples)
+        for name in (f"{inputs}plain", f"{inputs}read", f"{inputs}least", job)
+    )
+    figures = {
+        "median": statistics.median(each),
+        "least": min(each),
+        "most": max(each),
+        "bound": plain / (least + core),
+        "to_read": read / taken,
+        "to_possible": (least + core) / taken,
+    }
     return {name: round(figure, 2) for name, figure in figures.items()}
-
-
-def _ratio(seconds: Mapping[str, float], one: str, other: str) -> float:
-    return round(seconds[one] / seconds[other], 2)
-
-
-def _bound(seconds: Mapping[str, float], plain: str, handed_over: str, core: float) -> float:
-    """The ratio of who does nothing but give the records to the sensor's core, on all cores, and asks for no answer."""
-    return round(seconds[plain] / (seconds[handed_over] + core), 2)
 
 
 def _count_plainly(bus: Bus, history: History, kinds: tuple[str, ...]) -> int:
@@ -137,6 +140,15 @@ def _count(history: History, kinds: tuple[str, ...]) -> int:
 def _pass_through(history: History, kinds: tuple[str, ...]) -> int:
     """Give it to workers that do nothing."""
     return sum(history.tables[kind].mapInArrow(_swallow, "nothing int").count() for kind in kinds)
+
+
+def _read_what_they_say(history: History) -> int:
+    said = (
+        facts.action_facts(history.tables["action"]),
+        facts.invocation_facts(history.tables["invocation"]),
+        facts.letter_facts(history.tables["dlq"]),
+    )
+    return sum(table.where(F.xxhash64(*table.columns) != 0).count() for table in said)
 
 
 def _swallow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -162,8 +174,7 @@ def _backtest(history: History, generated: Generated) -> None:
 
 def _print(console: Console, results: list[dict[str, Any]]) -> None:
     table = Table(
-        *("sensor", "records", "what", "ratio to plain read + count", "least – most", "to our read"),
-        *("bound", "seconds", "peak memory"),
+        "sensor", "records", "what", "to plain", "least – most", "bound", "to possible", "seconds", "peak memory"
     )
     for result in results:
         for what in ("audit", "backtest"):
@@ -172,10 +183,10 @@ def _print(console: Console, results: list[dict[str, Any]]) -> None:
                 result["sensor"],
                 f"{result['records']:,}",
                 what,
-                f"{ratio['median']} (goal ≥ {GOAL})",
+                str(ratio["median"]),
                 f"{ratio['least']} – {ratio['most']}",
-                str(ratio["to_read"]),
                 str(ratio["bound"]),
+                f"{ratio['to_possible']} (goal ≥ {GOAL})",
                 str(seconds[what]),
                 f"{result['peak_mebibytes']} MiB",
             )
