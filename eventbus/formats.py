@@ -176,6 +176,8 @@ class DeadLetter(Fact, frozen=True, gc=False):
     attempts: int | None = None
     truncated: int | None = None
     """The value's full length, where the dead letter holds only its beginning."""
+    generation: int | None = None
+    """Of the spec by which an action was given up: it says whether another action is due because of that."""
     source: str | None = None
     """The event source and its event, where it was never on the bus."""
 

@@ -32,7 +32,7 @@ def slot_key(trigger: str, key: bytes) -> bytes:
 def trigger_and_key(slot: bytes) -> tuple[str, str]:
     """What such a record key says."""
     trigger, _, key = slot.partition(_SEPARATOR)
-    return trigger.decode(), key.decode("utf-8", "replace")
+    return trigger.decode("utf-8", "replace"), key.decode("utf-8", "replace")
 
 
 def short_digest(*parts: str, length: int) -> str:

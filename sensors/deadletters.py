@@ -53,6 +53,7 @@ class DeadLetters(msgspec.Struct, frozen=True):
         trigger: str | None = None,
         action: str | None = None,
         attempts: int | None = None,
+        generation: int | None = None,
     ) -> Output:
         """A record that was read and cannot be used."""
         fact = DeadLetter(
@@ -68,6 +69,7 @@ class DeadLetters(msgspec.Struct, frozen=True):
             trigger=trigger,
             action=action,
             attempts=attempts,
+            generation=generation,
         )
         return self._written(fact, record.key, record.value, [*record.headers])
 

@@ -72,7 +72,7 @@ class Invoker:
         self._deliveries = deliveries
         self._concurrency = concurrency
         self._dead_letters = DeadLetters.of_stage(plan.name, Stage.INVOKE, topology, replica)
-        self._outcomes = Outcomes(plan.name, deliveries, self._dead_letters, topology, replica)
+        self._outcomes = Outcomes(plan.name, deliveries, self._dead_letters, topology, replica, plan.owner.generation)
         self._paces = {
             trigger: Pace(delivery.limit, topology.action_partitions)
             for trigger, delivery in deliveries.items()

@@ -309,7 +309,10 @@ class JoinPartition:
             used = sorted(slot.held.items())
             outputs += self._emptied(trigger, slot)
         if used and wanted.fire:
-            newest = max((event for _, event in used), key=attrgetter("age"))
+            # Where they arrived is not known any more of what has moved to the state topic.
+            newest = max(
+                (event for _, event in used), key=attrgetter("source.timestamp", "source.partition", "source.offset")
+            )
             completing = msgspec.structs.replace(newest, offset=record.offset)
             outputs.append(self._action.joined(trigger, wanted.key, used, completing, self._partition))
         elif used:

@@ -29,6 +29,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     dead_letters: DeadLetters
     topology: Topology
     replica: str
+    generation: int
 
     def note(
         self, task: Task, outcome: str, ended_ms: int, *, status: str | None = None, error: str | None = None
@@ -58,7 +59,13 @@ class Outcomes(msgspec.Struct, frozen=True):
         """Its dead letter and, if its trigger has a `dlqTrigger`, the action that is due now."""
         fact = task.fact
         yield self.dead_letters.of(
-            task.record, ACTION_FAILED, str(error), trigger=fact.trigger, action=fact.id, attempts=task.attempt
+            task.record,
+            ACTION_FAILED,
+            str(error),
+            trigger=fact.trigger,
+            action=fact.id,
+            attempts=task.attempt,
+            generation=self.generation,
         )
         if dlq_name(fact.trigger) in self.deliveries:
             status = None if error.status is None else encodable(error.status)

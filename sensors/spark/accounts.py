@@ -42,7 +42,7 @@ from sensors.spark.entries import (
     under_way,
 )
 from sensors.spark.history import EVENT, History
-from sensors.spark.workers import ACTION, EVENTS, HELD, LETTER, READ, TRIGGER, TRIGGERS, UNUSED
+from sensors.spark.workers import ACTION, EVENTS, HELD, LETTER, READ, REDRIVEN, TRIGGER, TRIGGERS, UNUSED
 
 _OF_EVENTS = (INVALID_EVENT, TRANSFORM_FAILED, NO_KEY)
 _ASIDE = (PAUSED, SPEC_CHANGED)
@@ -72,8 +72,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """All entries, added up by what they say and not by what they are about."""
     whole: bool
     """Whether the trigger topic is known from its beginning, and one generation of the spec has dealt with it all."""
-    generations: Sequence[int]
-    """Which generations have written the actions."""
+    others: Sequence[int]
+    """Which generations of the spec beside the one that is judged have been at work."""
     letters_since: int
     """Of what was written since then all dead letters are known."""
     known_since: int
@@ -123,20 +123,25 @@ def due_of_events(events: DataFrame, names: Sequence[str]) -> DataFrame:
 
 def due_of_triggers(accounts: Accounts) -> DataFrame:
     """What join has come to, and what there is of the trigger topic."""
-    known = inside(accounts.history.judged(EVENT), "source_partition", "source_offset")
-    unknown = f"(kind = '{TRIGGER}' AND NOT {known})"
+    place = "source_partition", "source_offset"
+    impossible = accounts.history.impossible(EVENT, *place)
+    unknown = f"(kind = '{TRIGGER}' AND NOT {_to_judge(accounts.history, EVENT, *place)})"
+    reasons = (*_OF_HELD, INVALID_RECORD)
+    to_judge = f"(reason IN {reasons} AND timestamp >= {accounts.letters_since})" if accounts.whole else "false"
     due = f"kind IN ('{ACTION}', '{LETTER}')"
-    to_judge = f"(reason IN {_OF_HELD} AND timestamp >= {accounts.letters_since})" if accounts.whole else "false"
     slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
+    content = f"CASE WHEN NOT {_IS_READ} AND NOT unknown THEN content END"
     return entries(
-        accounts.joined.where(f"kind <> '{LETTER}' OR {to_judge}"),
+        accounts.joined.where(
+            f"(kind <> '{LETTER}' OR {to_judge}) AND (kind <> '{REDRIVEN}' OR {impossible})"
+        ).withColumn("unknown", F.expr(unknown)),
         kind_of("kind"),
         about={**_PLACE, "slot": slot, "action": "action", "partition": "source_partition", "offset": "source_offset"},
         columns={
             "expected": f"CASE WHEN {due} THEN 1 ELSE 0 END",
-            "found": f"CASE WHEN {_IS_READ} THEN content WHEN {due} OR {unknown} THEN 0 ELSE 1 END",
-            "content": f"CASE WHEN NOT {_IS_READ} AND NOT {unknown} THEN content END",
-            "content_most": f"CASE WHEN NOT {_IS_READ} AND NOT {unknown} THEN content END",
+            "found": f"CASE WHEN {_IS_READ} THEN content WHEN {due} OR unknown THEN 0 ELSE 1 END",
+            "content": content,
+            "content_most": content,
             "trigger": number_of(accounts.names, "trigger"),
             "reason": number_of(REASONS, "reason"),
         },
@@ -148,12 +153,16 @@ REASONS = (SUPERSEDED, EXPIRED, RESET, DUPLICATE, SUPPRESSED, EVENTS, TRIGGERS)
 
 
 def judged_actions(accounts: Accounts) -> str:
-    """SQL, of actions: whether they should have been caused by what is judged."""
-    history = accounts.history
-    events = inside(history.judged(EVENT), "origin_partition", "origin_offset")
-    triggers = inside(history.judged(Kind.TRIGGER), "joined_partition", "joined_offset")
-    caused = f"CASE WHEN joined_offset IS NULL THEN {events} ELSE {triggers} END"
-    return f"NOT redriven AND NOT failure AND {caused}"
+    """SQL, of actions: whether they should have been caused by what is judged, or speak of what was never there."""
+    event, record = ("origin_partition", "origin_offset"), ("joined_partition", "joined_offset")
+    events, triggers = _to_judge(accounts.history, EVENT, *event), _to_judge(accounts.history, Kind.TRIGGER, *record)
+    return f"NOT redriven AND NOT failure AND CASE WHEN joined_offset IS NULL THEN {events} ELSE {triggers} END"
+
+
+def _to_judge(history: History, kind: str, partition: str, offset: str) -> str:
+    """SQL, of places in an input."""
+    judged = inside(history.judged(kind), partition, offset)
+    return f"({judged} OR {history.impossible(kind, partition, offset)})"
 
 
 def found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
@@ -162,18 +171,19 @@ def found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
         begun = begun.withColumnRenamed("partition", "joined_partition")
         actions = actions.join(begun, ["joined_partition", "key"], "left")
         judged = f"({judged}) AND (joined_offset IS NULL OR coalesce(joined_offset > begun, false))"
-    found = f"CASE WHEN {judged} THEN 1 ELSE 0 END"
+    content = "CASE WHEN judged OR redriven THEN content END"
     return entries(
-        actions,
+        actions.withColumn("judged", F.expr(judged)),
         str(KINDS[ACTION]),
         about={"action": "action"},
         columns={
-            "found": found,
+            "found": "CASE WHEN judged THEN 1 ELSE 0 END",
             "records": "1",
+            "driven_back": "CASE WHEN redriven THEN 1 ELSE 0 END",
             "unbacked": "CASE WHEN redriven THEN 1 ELSE 0 END" if accounts.all_known else "0",
             "unfinished": f"CASE WHEN {accounts.finished()} THEN 0 ELSE 1 END",
-            "content": f"CASE WHEN {judged} THEN content END",
-            "content_most": f"CASE WHEN {judged} THEN content END",
+            "content": content,
+            "content_most": content,
             "trigger": number_of(accounts.names, "trigger"),
             "written": "timestamp",
             "newest_event": "newest_event",
@@ -218,10 +228,21 @@ def notes(accounts: Accounts) -> DataFrame:
             **counted,
             "trigger": number_of(accounts.names, "trigger"),
             "mode": f"{number_of(MODES, 'mode')} - 1",
+            "mode_most": f"{number_of(MODES, 'mode')} - 1",
             "started": f"CASE WHEN {attempted} THEN started END",
             "ended": f"CASE WHEN {attempted} THEN ended END",
         },
     )
+
+
+ABOUT_LETTERS = {
+    "trigger": f"CASE WHEN reason IN {_OF_EVENTS} THEN trigger WHEN reason IN {_OF_HELD} THEN event_trigger END",
+    "slot": f"CASE WHEN reason IN {_OF_EVENTS} THEN '' WHEN reason IN {_OF_HELD} THEN event_slot ELSE stage END",
+    "partition": f"CASE WHEN reason IN {_OF_HELD} THEN event_partition ELSE partition END",
+    "offset": f"CASE WHEN reason IN {_OF_HELD} THEN event_offset ELSE offset END",
+    "reason": "reason",
+}
+"""What dead letters are known by that are not about actions."""
 
 
 def letters(accounts: Accounts) -> DataFrame:
@@ -233,20 +254,14 @@ def letters(accounts: Accounts) -> DataFrame:
     of_events = f"(reason IN {_OF_EVENTS} AND {known} AND {events})"
     # What a plain trigger held for long has no place in the trigger topic any more.
     of_held = f"(reason IN {_OF_HELD} AND {known} AND event_trigger IS NOT NULL AND (offset < 0 OR {triggers}))"
-    of_held = of_held if accounts.whole else "false"
+    of_unreadable = f"(reason = '{INVALID_RECORD}' AND stage = '{Stage.JOIN}' AND {known} AND {triggers})"
+    of_held, of_unreadable = (each if accounts.whole else "false" for each in (of_held, of_unreadable))
     actions = inside(history.known(Kind.ACTION), "partition", "offset")
     of_actions = f"(reason IN {_OF_ACTIONS} AND action IS NOT NULL AND {actions})"
     return entries(
-        accounts.letters.where(f"{of_events} OR {of_held} OR {of_actions}"),
+        accounts.letters.where(f"{of_events} OR {of_held} OR {of_unreadable} OR {of_actions}"),
         f"CASE WHEN {of_actions} THEN {KINDS[ACTION]} ELSE {KINDS[LETTER]} END",
-        about={
-            "action": "action",
-            "trigger": f"CASE WHEN {of_events} THEN trigger ELSE event_trigger END",
-            "slot": f"CASE WHEN {of_events} THEN '' ELSE event_slot END",
-            "partition": f"CASE WHEN {of_events} THEN partition ELSE event_partition END",
-            "offset": f"CASE WHEN {of_events} THEN offset ELSE event_offset END",
-            "reason": "reason",
-        },
+        about={"action": "action", **ABOUT_LETTERS},
         columns={
             "found": f"CASE WHEN {of_actions} THEN 0 ELSE 1 END",
             "letters": f"CASE WHEN {of_actions} AND reason = '{ACTION_FAILED}' THEN 1 ELSE 0 END",
@@ -273,21 +288,6 @@ def unreadable(accounts: Accounts) -> DataFrame:
     said = f"reason = '{INVALID_RECORD}' AND stage = '{Stage.INVOKE}' AND {accounts.finished()}"
     found = entries(accounts.letters.where(said), str(KINDS[LETTER]), about=about, columns={"found": "1"})
     return due.unionByName(found)
-
-
-def failures(accounts: Accounts) -> DataFrame:
-    """An action that was given up, and the one that is due because of it; where the first of them is known."""
-    due = [name for name, each in accounts.plan.triggers.items() if each.has_dlq_trigger]
-    about = {"slot": "about"}
-    number = {"trigger": number_of(accounts.names, "trigger")}
-    letters = accounts.letters.where(f"reason = '{ACTION_FAILED}' AND {accounts.finished()}")
-    letters = letters.where(F.col("trigger").isin(due)).selectExpr("action AS about", "trigger")
-    given_up = entries(letters, str(FAILURE), about=about, columns={"expected": "1", **number})
-    made = accounts.actions.where("failure AND NOT redriven").selectExpr("failed_action AS about", "trigger")
-    if due:  # else none of them can be in order
-        known = accounts.actions.where(accounts.finished()).selectExpr("action AS about")
-        made = made.join(known, "about", "left_semi")
-    return given_up.unionByName(entries(made, str(FAILURE), about=about, columns={"found": "1", **number}))
 
 
 # --- what is in order all the same ------------------------------------------------------------------------------------

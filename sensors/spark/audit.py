@@ -14,11 +14,11 @@ from __future__ import annotations
 import msgspec
 from pyspark.sql import functions as F
 
-from eventbus.names import Stage
+from eventbus.names import Kind, Stage
 from sensors.spark.accounts import Accounts
 from sensors.spark.bookkeeping import BLOCK, keep_accounts
-from sensors.spark.entries import KINDS
-from sensors.spark.history import History
+from sensors.spark.entries import KINDS, inside
+from sensors.spark.history import EVENT, History
 from sensors.spark.judgement import acquit, judge
 from sensors.spark.measures import measure
 from sensors.spark.records import Range
@@ -61,25 +61,43 @@ def audit(
 
 
 def _forgotten(accounts: Accounts) -> list[str]:
-    """Stages that have worked, and of which there is no commit."""
-    commits = accounts.history.commits
-    stages = []
-    if not commits.match and accounts.history.origins:
-        stages.append(Stage.MATCH)
-    if not commits.join and not accounts.actions.where("joined_offset IS NOT NULL").isEmpty():
-        stages.append(Stage.JOIN)
-    if not commits.invoke and not accounts.invocations.isEmpty():
-        stages.append(Stage.INVOKE)
-    return [str(stage) for stage in stages]
+    """Stages that have worked where there is no commit, or have gone on after the last one that is remembered."""
+    history, commits = accounts.history, accounts.history.commits
+    no_match, no_join, no_invoke = (
+        sorted(history.slices[kind].offsets.keys() - committed.keys())
+        for kind, committed in ((EVENT, commits.match), (Kind.TRIGGER, commits.join), (Kind.ACTION, commits.invoke))
+    )
+    joined, invoked = F.col("joined_partition").isin(no_join), F.col("partition").isin(no_invoke)
+    gone = {
+        Stage.MATCH: any(partition in begun for begun in history.origins.values() for partition in no_match),
+        Stage.JOIN: bool(no_join) and not accounts.actions.where(joined).isEmpty(),
+        Stage.INVOKE: bool(no_invoke) and not accounts.invocations.where(invoked).isEmpty(),
+    }
+    return [str(stage) for stage in Stage if gone[stage] or (stage in commits.remembered and _went_on(history, stage))]
+
+
+def _went_on(history: History, stage: Stage) -> bool:
+    """Whether there is more than what was committed when an archive was told."""
+    commits = history.commits
+    kind, ends = {
+        Stage.MATCH: (EVENT, {p: each.offset for p, each in commits.match.items()}),
+        Stage.JOIN: (Kind.TRIGGER, {p: each.position for p, each in commits.join.items()}),
+        Stage.INVOKE: (Kind.ACTION, {p: each.offset for p, each in commits.invoke.items()}),
+    }[stage]
+    committed = inside({partition: (0, end) for partition, end in ends.items()}, "partition", "offset")
+    return not history.tables[kind].where(f"NOT {committed}").isEmpty()
 
 
 def _not_judged(accounts: Accounts) -> dict[str, int]:
     """What there is, and what cannot be said about it."""
-    others = [generation for generation in accounts.generations if generation != accounts.plan.owner.generation]
     reasons = {}
-    if others:
-        listed = ", ".join(map(str, others))
-        written = accounts.actions.where(F.col("generation").isin(others)).where("NOT redriven AND NOT failure").count()
+    if accounts.others:
+        listed = ", ".join(map(str, accounts.others))
+        written = (
+            accounts.actions.where(F.col("generation").isin(accounts.others))
+            .where("NOT redriven AND NOT failure")
+            .count()
+        )
         reasons[f"actions of other generations of the spec ({listed}): audit those with their manifests"] = written
     if not accounts.whole:
         caused = [number for number, name in enumerate(accounts.names, start=1) if name in accounts.plan.triggers]
@@ -88,6 +106,8 @@ def _not_judged(accounts: Accounts) -> dict[str, int]:
         ).where(F.col("trigger").isin(caused))
         what = "actions of which the beginning is not known: whether they were due"
         reasons[what] = unjudged.count() - sum(reasons.values())
+        burying = [each for each in accounts.plan.triggers.values() if each.rules and each.rules.bury_expired]
+        reasons["triggers whose events may expire: whether the dead letters of those are there"] = len(burying)
     if accounts.known_since > accounts.history.since:
         old = f"kind = {KINDS[ACTION]} AND records > 0 AND written < {accounts.known_since}"
         reasons["actions of which not all invocations or dead letters are known"] = accounts.totals.where(old).count()

@@ -8,6 +8,7 @@ import msgspec
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
+from eventbus.errors import ConfigError
 from eventbus.names import Kind
 from sensors.dlqactions import dlq_name
 from sensors.plan import SensorPlan
@@ -15,10 +16,12 @@ from sensors.spark import accounts as books
 from sensors.spark import facts
 from sensors.spark.accounts import Accounts
 from sensors.spark.entries import UNSETTLED, added_up, in_brief, inside, quoted
+from sensors.spark.failures import failures
 from sensors.spark.history import History
-from sensors.spark.known import known_since, with_ceilings, with_floors
+from sensors.spark.known import known_since, with_ceilings, with_floors, with_letters
+from sensors.spark.records import RECORD
 from sensors.spark.routing import beginnings, joined, matched, routed
-from sensors.spark.workers import LETTER, Deputy
+from sensors.spark.workers import LETTER, Deputy, decoding
 
 BLOCK = 50_000
 """Offsets of a sequence that one task works out, about."""
@@ -40,8 +43,10 @@ def keep_accounts(
     """
     plan = deputy.plan
     generation = plan.owner.generation
+    _check_spec(history, plan)
     history = with_floors(msgspec.structs.replace(history, generation=generation), plan)
     letters_since = known_since(history, Kind.DLQ)
+    history = with_letters(history, letters_since)
     tables = history.tables
     names = [each for name in plan.triggers for each in _with_dlq(plan, name)]
     wanted = names if trigger is None else _with_dlq(plan, trigger)
@@ -51,16 +56,19 @@ def keep_accounts(
     if letters_since:
         events = events.where(f"kind <> '{LETTER}' OR source_timestamp >= {letters_since}")
     due_of_events = books.due_of_events(events, wanted)
-    recorded = facts.action_facts(tables[Kind.ACTION]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK)
+    in_action_topic = tables[Kind.ACTION]
+    if block is None:
+        in_action_topic = in_action_topic.mapInArrow(decoding(plan.name.topic(Kind.ACTION)), RECORD)
+    recorded = facts.action_facts(in_action_topic)
+    recorded = recorded.where(f"action IS NULL OR {only}").persist(StorageLevel.MEMORY_AND_DISK)
     actions = recorded.where("action IS NOT NULL").where(only)
     with ThreadPoolExecutor() as beside:
         of_events = None if block is None else beside.submit(in_brief(due_of_events).collect)
-        generations = [row[0] for row in actions.select("generation").distinct().orderBy("generation").collect()]
-        others = {*generations, *history.origins} - {generation, 0}
+        others = _others(history, actions)
         if any(other > generation for other in others):
             history = with_ceilings(history, actions)
         whole = history.complete(Kind.TRIGGER) and not history.floors.get(Kind.TRIGGER) and not others
-        begun = None if whole else beginnings(actions, plan, history.judged(Kind.TRIGGER))
+        begun = None if whole else beginnings(history, actions, plan)
         to_join = routed(history, plan, begun, actions, block)
         of_known = inside(history.known(Kind.ACTION), "partition", "offset")
         accounts = Accounts(
@@ -75,19 +83,19 @@ def keep_accounts(
             invocations=facts.invocation_facts(tables[Kind.INVOCATION])
             .where("action IS NOT NULL")
             .where(only)
-            .where(of_known),
+            .where(f"{of_known} OR {history.impossible(Kind.ACTION, 'partition', 'offset')}"),
             letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK),
             totals=actions,
             brief=(),
             whole=whole,
-            generations=generations,
+            others=others,
             letters_since=letters_since,
             known_since=max(history.since, known_since(history, Kind.INVOCATION), letters_since),
         )
         due_of_triggers = books.due_of_triggers(accounts)
         there = books.found_actions(accounts, begun).unionByName(books.letters(accounts))
         there = there.unionByName(books.unreadable(accounts))
-        ledger = there.unionByName(books.notes(accounts)).unionByName(books.failures(accounts))
+        ledger = there.unionByName(books.notes(accounts)).unionByName(failures(accounts))
         if of_events is None:
             ledger = ledger.unionByName(due_of_events).unionByName(due_of_triggers).unionByName(books.uses(accounts))
             ledger = ledger.unionByName(books.not_swept(accounts)) if accounts.whole else ledger
@@ -99,6 +107,24 @@ def keep_accounts(
             brief = in_brief(due_of_triggers.unionByName(there)).collect() + of_events.result()
             kept.result()
     return msgspec.structs.replace(accounts, totals=totals, brief=brief)
+
+
+def _check_spec(history: History, plan: SensorPlan) -> None:
+    """Who did what another manifest says is not to be judged by this one."""
+    owner = plan.owner
+    if any(each.owner.generation == owner.generation and each.owner != owner for each in history.commits.all()):
+        raise ConfigError(
+            f"this is not the manifest that the sensor {plan.name} runs with as generation {owner.generation}: "
+            "take that one, or give this one a generation of its own (metadata.generation)"
+        )
+
+
+def _others(history: History, actions: DataFrame) -> list[int]:
+    """Generations that have been at work beside the one that is judged. None is later than all that have committed."""
+    written = {row[0] for row in actions.select("generation").distinct().collect()}
+    committed = {*history.origins, *(commit.owner.generation for commit in history.commits.all())}
+    possible = {each for each in written if each <= max(committed, default=0)}
+    return sorted({*possible, *history.origins} - {history.generation, 0})
 
 
 def _totals(ledger: DataFrame) -> DataFrame:

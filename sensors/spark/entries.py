@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from eventbus.metadata import InvokeCommit
 from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, RELEASED, SUCCEEDED, TAKEN
 from sensors.spark.records import Offsets
-from sensors.spark.workers import ACTION, HELD, LETTER, READ, TRIGGER, UNUSED
+from sensors.spark.workers import ACTION, HELD, LETTER, READ, REDRIVEN, TRIGGER, UNUSED
 from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
-KINDS = {TRIGGER: 1, ACTION: 2, LETTER: 3, UNUSED: 4, HELD: 5, READ: 8}
+KINDS = {TRIGGER: 1, REDRIVEN: 1, ACTION: 2, LETTER: 3, UNUSED: 4, HELD: 5, READ: 8}
 USE, FAILURE = 6, 7
 """An event that a trigger has used, and an action that is due because another was given up."""
 MODES = ("", AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
@@ -33,9 +33,9 @@ OUTCOMES = {
 }
 """Columns that count the invocation records of these outcomes."""
 
-_SUMS = ("expected", "found", "records", "aside", "letters", "unbacked", "unfinished", *OUTCOMES)
+_SUMS = ("expected", "found", "records", "driven_back", "aside", "letters", "unbacked", "unfinished", *OUTCOMES)
 _LEAST = ("content", "trigger", "mode", "reason", "written", "started")
-_MOST = ("content_most", "newest_event", "ended")
+_MOST = ("content_most", "mode_most", "newest_event", "ended")
 _ABOUT = ("action", "trigger", "slot", "partition", "offset", "reason")
 
 
@@ -125,6 +125,8 @@ _TAKEN = "(taken - released)"
 _DONE = "(succeeded + dead)"
 _DUE = "(records - aside)"
 """Of the records of an action, those that were not put aside because of a pause, or because their trigger is gone."""
+_ONCE = "succeeded <= greatest(records - driven_back, 1)"
+"""An action that is due again, because another was given up again, is another record of the same name."""
 
 UNBALANCED = "expected <> found OR found > 1 OR NOT content <=> content_most"
 """Of actions and trigger records: one that is not there, that nothing has caused, that is there twice, or differs."""
@@ -141,18 +143,25 @@ UNSETTLED = f"kind NOT IN ({KINDS[TRIGGER]}, {USE}, {KINDS[LETTER]}) OR {UNBALAN
 
 SETTLED = "records > 0 AND unfinished = 0"
 """Of actions: all is told, and what is missing will not come."""
-GIVEN_UP = f"mode = {MODES.index(AT_MOST_ONCE)} AND {_TAKEN} = {_DUE} AND {_DONE} < {_DUE} AND succeeded <= 1"
+GIVEN_UP = f"mode = {MODES.index(AT_MOST_ONCE)} AND {_TAKEN} = {_DUE} AND {_DONE} < {_DUE} AND {_ONCE}"
 """At most once: taken, and nobody knows whether it was done. That is what this mode may do."""
 REPEATED = f"mode = {MODES.index(AT_LEAST_ONCE)} AND succeeded > 1"
 """At least once: done again. That is what this mode may do."""
 MISTREATED = f"""
     (records = 0 AND taken + released + succeeded + failed + dead + lost > 0)
     OR unbacked > 0
-    OR (records > 0 AND unfinished = 0 AND ({_DUE} < 0 OR ({_DUE} = 0 AND {_DONE} > 0)))
-    OR (unfinished = 0 AND {_DUE} > 0 AND NOT coalesce(CASE mode
-        WHEN {MODES.index(AT_MOST_ONCE)} THEN {_TAKEN} = {_DUE} AND {_DONE} <= {_DUE} AND succeeded <= 1
-        WHEN {MODES.index(AT_LEAST_ONCE)} THEN succeeded + least(dead, letters) >= {_DUE}
-        WHEN {MODES.index(EXACTLY_ONCE)} THEN succeeded + least(dead, letters) = {_DUE} AND succeeded <= 1
+    OR (records > 0 AND unfinished = 0 AND (dead <> letters OR {_DUE} < 0 OR ({_DUE} = 0 AND {_DONE} > 0)))
+    OR (unfinished = 0 AND {_DUE} > 0 AND NOT coalesce(CASE
+        WHEN mode <> mode_most THEN {_TAKEN} + {_DONE} >= {_DUE}
+        WHEN mode = {MODES.index(AT_MOST_ONCE)} THEN {_TAKEN} = {_DUE} AND {_DONE} + lost <= {_DUE} AND {_ONCE}
+        WHEN mode = {MODES.index(AT_LEAST_ONCE)} THEN {_DONE} >= {_DUE}
+        WHEN mode = {MODES.index(EXACTLY_ONCE)} THEN {_DONE} = {_DUE} AND {_ONCE}
     END, false))
 """
-"""Of actions: not invoked as their mode allows, invoked without being there, or driven back from nowhere."""
+"""Of actions: not invoked as their mode allows, invoked without being there, or driven back from nowhere.
+
+Whoever gives an action up writes its dead letter in the same transaction. Where a change of the spec has changed the
+mode of what was under way, each record was taken or done.
+"""
+CHANGED = "NOT content <=> content_most"
+"""Of actions: one that was driven back says something else than before."""

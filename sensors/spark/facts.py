@@ -26,7 +26,7 @@ _INVOCATION = (
 )
 _LETTER = (
     "reason string, stage string, topic string, partition int, offset bigint, timestamp bigint, replica string, "
-    "trigger string, action string"
+    "trigger string, action string, generation bigint"
 )
 
 

@@ -16,6 +16,7 @@ from eventbus.ports import Record
 from eventbus.stateformats import OriginKey, decode_state_key, origin
 from sensors.inspection import stable_commits
 from sensors.spark.archive import Archive, RawCommits
+from sensors.spark.entries import inside
 from sensors.spark.records import (
     ENDLESS,
     Missing,
@@ -31,6 +32,8 @@ from sensors.spark.records import (
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
+_IN_ORDER = (Kind.INVOCATION, Kind.ACTION, Kind.TRIGGER, Kind.DLQ, Kind.STATE)
+"""What was driven back has been a dead letter before."""
 CLOCKS_APART_MS = 60_000
 """By so much the clocks of replicas may be behind the brokers': what comes of an event may seem to be older than it."""
 
@@ -47,12 +50,19 @@ class Commits(msgspec.Struct, frozen=True):
     join: Mapping[int, JoinCommit]
     invoke: Mapping[int, InvokeCommit]
 
+    remembered: frozenset[Stage] = frozenset()
+    """Stages of which Kafka has forgotten them, and an archive has not: they may have gone on since then."""
+
     @classmethod
     def of(cls, bus: Bus, name: SensorName, archive: Archive | None = None) -> Commits:
         """An archive remembers them for longer than Kafka does after a sensor has gone."""
         live = raw_commits(bus, name)
         kept = archive.commits(name) if archive is not None else None
-        return cls.decoded(live if kept is None else {stage: live[stage] or kept[stage] for stage in Stage})
+        if kept is None:
+            return cls.decoded(live)
+        remembered = frozenset(stage for stage in Stage if not live[stage] and kept[stage])
+        found = cls.decoded({stage: live[stage] or kept[stage] for stage in Stage})
+        return msgspec.structs.replace(found, remembered=remembered)
 
     @classmethod
     def decoded(cls, raw: RawCommits) -> Commits:
@@ -61,6 +71,9 @@ class Commits(msgspec.Struct, frozen=True):
             {p: decode_join(each.offset, each.metadata) for p, each in raw[Stage.JOIN].items()},
             {p: decode_invoke(each.offset, each.metadata) for p, each in raw[Stage.INVOKE].items()},
         )
+
+    def all(self) -> list[MatchCommit | JoinCommit | InvokeCommit]:
+        return [*self.match.values(), *self.join.values(), *self.invoke.values()]
 
 
 def raw_commits(bus: Bus, name: SensorName) -> RawCommits:
@@ -95,6 +108,8 @@ class History(msgspec.Struct, frozen=True):
     """What was written before then is known only because clocks differ."""
     generation: int = 0
     """Of the spec, which is judged; what others have done is not."""
+    ends: Mapping[str, Mapping[int, int]] = {}
+    """Where the inputs have ended after all others were looked at; none: where their slices end."""
     floors: Mapping[str, Mapping[int, int]] = {}
     """Of an input: from which offset on all that came of it is known, by partition (`known.with_floors`)."""
     ceilings: Mapping[str, Mapping[int, int]] = {}
@@ -117,6 +132,11 @@ class History(msgspec.Struct, frozen=True):
             gone = [each.end for each in self.missing if (each.topic, each.partition) == (wanted.topic, partition)]
             spans[partition] = (min(max(start, *gone), end) if gone else start, end)
         return spans
+
+    def impossible(self, kind: str, partition: str, offset: str) -> str:
+        """SQL: whether a place was not there yet when somebody had already spoken of it."""
+        ends = self.ends.get(kind) or {number: end for number, (_, end) in self.slices[kind].offsets.items()}
+        return f"NOT {inside({number: (0, end) for number, end in ends.items()}, partition, offset)}"
 
     def cut(self, kind: str) -> list[int]:
         """The partitions of a topic of which something was asked for that is gone."""
@@ -152,10 +172,13 @@ class History(msgspec.Struct, frozen=True):
 
 
 def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, archive: str | None = None) -> History:
-    """Commits first, topics second: so everything that the commits speak of is in the topics."""
+    """Commits first, topics second: so everything that the commits speak of is in the topics.
+
+    What speaks of others comes before those: nothing can speak of what is not there yet.
+    """
     kept = None if archive is None else Archive.open(archive, name.bus)
     commits = Commits.of(bus, name, kept)
-    topics = {EVENT: name.event_topic} | {kind.value: name.topic(kind) for kind in Kind}
+    topics = {kind.value: name.topic(kind) for kind in _IN_ORDER} | {EVENT: name.event_topic}
     reader = bus.cluster.reader()
     try:
         await_markers(bus.cluster, reader, (name.topic(kind) for kind in Kind), SystemClock())
@@ -171,6 +194,7 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
             )
             for kind, topic in topics.items()
         }
+        events = slice_of(bus.cluster, reader, name.event_topic, Range())
     finally:
         reader.close()
     tables: dict[str, DataFrame] = {}
@@ -184,7 +208,8 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))
-    return History(name, tables, slices, commits, missing, origins, in_order, wanted.since or 0)
+    ends = {EVENT: {partition: end for partition, (_, end) in events.offsets.items()}}
+    return History(name, tables, slices, commits, missing, origins, in_order, wanted.since or 0, ends=ends)
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, Mapping[int, int]]:

@@ -32,6 +32,7 @@ from sensors.spark.workers import (
     HELD,
     LETTER,
     READ,
+    REDRIVEN,
     REPLICA,
     TRIGGER,
     TRIGGERS,
@@ -83,8 +84,7 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
         for batch in batches:
             rows = Rows(JOINED)
             for row in _trigger_rows(rehearsals.topic, batch):
-                if not row.redriven:
-                    rehearsals.tell(row.record, rows)
+                rehearsals.tell(row.record, rows, REDRIVEN if row.redriven else TRIGGER)
                 if row.judged:
                     rehearsals.evaluate(row.record, row.chunk, row.clock, rows)
             rehearsals.rest(rows)
@@ -157,7 +157,7 @@ class Rehearsals:
         for output in self._rehearsal.evaluate(record, clock):
             self._note(output, record, rows)
 
-    def tell(self, record: Record, rows: Rows) -> None:
+    def tell(self, record: Record, rows: Rows, kind: str) -> None:
         """That it is there."""
         if header(record.headers, FLUSH_HEADER) is not None:
             return
@@ -169,7 +169,7 @@ class Rehearsals:
         place = source.partition, source.offset, record.partition, record.offset, source.timestamp
         said = encode_fact(msgspec.structs.replace(fact, replica=REPLICA))
         content = fingerprint(record.value or b"", said, record.key or b"", record.partition)
-        rows.add(TRIGGER, fact.trigger, fact.key, None, None, *place, None, content, None)
+        rows.add(kind, fact.trigger, fact.key, None, None, *place, None, content, None)
 
     def rest(self, rows: Rows, clock: int = 0) -> None:
         if self._rehearsal is None:
@@ -207,8 +207,10 @@ class Rehearsals:
         elif output.topic == self._letter_topic:
             made = as_record(output)
             letter = dead_letter(made)
-            if letter.reason == INVALID_RECORD:
-                return  # whatever its headers are, nobody can read them
+            if letter.reason == INVALID_RECORD:  # whatever its headers are, nobody can read them
+                place = record.partition, record.offset, record.partition, record.offset, letter.timestamp
+                rows.add(LETTER, None, letter.stage, None, letter.reason, *place, None, None, None)
+                return
             held = trigger_fact(made)
             source = held.source
             place = source.partition, source.offset, record.partition, letter.offset, letter.timestamp
@@ -216,10 +218,12 @@ class Rehearsals:
 
 
 def told_of(plan: SensorPlan, fact: ActionFact, action: Output) -> tuple[object, ...]:
-    """The last columns of `JOINED`."""
+    """The last columns of `JOINED`. Its content is what two specs can agree about: not whose it is, nor its place."""
     sources = [event.source for event in fact.events]
     newest = max(source.timestamp for source in sources)
-    return newest, encoded(sources), content_of(action), encoded(ids_in(plan, fact, action.value or b""))
+    names = encoded([event.dependencies for event in fact.events]).encode()
+    content = fingerprint(action.value or b"", names, action.key or b"", action.partition)
+    return newest, encoded(sources), content, encoded(ids_in(plan, fact, action.value or b""))
 
 
 def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:

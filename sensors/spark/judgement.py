@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from eventbus.formats import Invocation, Source, action_fact, trigger_fact
+from eventbus.formats import ACTION_HEADER, Invocation, Source, action_fact, header, trigger_fact
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record
 from sensors.audit.actions import Letters, check_letters, check_sequence, check_trigger_records, check_uses
@@ -22,9 +22,10 @@ from sensors.audit.dlqactions import check_dlq_actions
 from sensors.audit.expectations import Expectations, Expected, Match
 from sensors.audit.invocations import check_invocations, recorded_calls
 from sensors.audit.violations import Breach, Violation, event_places, place, place_of
-from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, NO_KEY, SPEC_CHANGED, TRANSFORM_FAILED
-from sensors.spark.accounts import UNREADABLE, Accounts, judged_actions, unreadable_actions, used_twice
+from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, INVALID_RECORD, NO_KEY, SPEC_CHANGED
+from sensors.spark.accounts import ABOUT_LETTERS, UNREADABLE, Accounts, judged_actions, unreadable_actions, used_twice
 from sensors.spark.entries import (
+    CHANGED,
     FAILURE,
     GIVEN_UP,
     KINDS,
@@ -37,9 +38,10 @@ from sensors.spark.entries import (
     USE,
     identity,
 )
-from sensors.spark.leftovers import Leftovers
+from sensors.spark.failures import misstated
+from sensors.spark.leftovers import Leftovers, forged
 from sensors.spark.report import SHOWN, Notice
-from sensors.spark.workers import ACTION, LETTER, TRIGGER
+from sensors.spark.workers import ACTION, LETTER, REDRIVEN, TRIGGER
 
 _NO_LETTERS = Letters.of(())
 """What the log would not take, and is excused for not being there, does not come here at all."""
@@ -68,8 +70,11 @@ def acquit(accounts: Accounts) -> Findings | None:
     with ThreadPoolExecutor() as beside:
         nothing_used_twice = beside.submit(used_twice(accounts).isEmpty)
         in_order = beside.submit(_disorder(accounts).isEmpty)
-        counts = _counts(accounts, [_MISTREATED, _UNMATCHED, _GIVEN_UP, _REPEATED])
-    if counts[_MISTREATED] or counts[_UNMATCHED] or not nothing_used_twice.result() or not in_order.result():
+        well_said = beside.submit(misstated(accounts).isEmpty)
+        counts = _counts(accounts, [_MISTREATED, _UNMATCHED, _CHANGED, _GIVEN_UP, _REPEATED])
+    if any(counts[each] for each in (_MISTREATED, _UNMATCHED, _CHANGED)):
+        return None
+    if not all(each.result() for each in (nothing_used_twice, in_order, well_said)):
         return None
     return _excused(Leftovers(accounts), counts)
 
@@ -85,6 +90,8 @@ def judge(accounts: Accounts) -> Findings:
     disordered = _disorder(accounts)
     if count := disordered.count():
         _note(findings, count, _order(leftovers, disordered.limit(SHOWN)))
+    if count := (odd := misstated(accounts)).count():
+        _note(findings, count, map(leftovers.forged_action, leftovers.records(Kind.ACTION, odd.limit(SHOWN))))
     suspected = sum(counts[condition] for condition in _CHECKS)
     if suspected and not findings.violations:  # nobody is acquitted because no check has a name for it
         what = f"what is there is not what should be there, in {suspected:,} cases"
@@ -125,7 +132,7 @@ def _trigger_records(left: Leftovers, suspects: DataFrame) -> Iterator[Violation
         match = _match(row)
         expected.to_join.add(match)
         expected.matched[match] = place(left.event_topic, row["source_partition"], row["source_offset"])
-    found = left.events(left.accounts.joined, TRIGGER, suspects)
+    found = [row for kind in (TRIGGER, REDRIVEN) for row in left.events(left.accounts.joined, kind, suspects)]
     places = _places(left, found)
     records = left.records(Kind.TRIGGER, places) if found else []
     yield from check_trigger_records(expected, left.event_topic, records, _NO_LETTERS)
@@ -134,7 +141,7 @@ def _trigger_records(left: Leftovers, suspects: DataFrame) -> Iterator[Violation
         fact = trigger_fact(record)
         match = Match(fact.trigger, fact.source, fact.key)
         if match in expected.to_join and counts[match] == 1:
-            yield _forged(record, "I1", fact.trigger, fact.replica, event_places(left.event_topic, [fact.source]))
+            yield forged(record, fact, event_places(left.event_topic, [fact.source]))
 
 
 def _sequence(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
@@ -152,11 +159,18 @@ def _sequence(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
         expected.actions.append(_expected_of(left, record))
         records.append(record)
     yield from check_sequence(expected, left.event_topic, records, _NO_LETTERS)
+    driven_back: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in left.actions(suspects, "redriven"):
+        driven_back[action_fact(record).id].append(record)
     for record in records:
         fact = action_fact(record)
         if fact.id in known and found[fact.id] == 1:
-            events = event_places(left.event_topic, (event.source for event in fact.events))
-            yield _forged(record, "I1", fact.trigger, fact.replica, events)
+            others = [each for each in driven_back[fact.id] if _said(each) != _said(record)]
+            yield from map(left.forged_action, others or [record])
+
+
+def _said(action: Record) -> tuple[object, ...]:
+    return action.partition, action.key, action.value, header(action.headers, ACTION_HEADER)
 
 
 def _uses(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
@@ -175,26 +189,21 @@ def _dead_letters(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
         else:
             (expected.invalid if row["reason"] == INVALID_EVENT else expected.untransformed).add(where)
     for row in left.events(left.accounts.joined, LETTER, suspects):
+        if row["reason"] == INVALID_RECORD:
+            yield _unreadable(place(left.name.topic(Kind.TRIGGER), row["source_partition"], row["source_offset"]))
+            continue
         (expected.parked if row["reason"] == SPEC_CHANGED else expected.buried).append(_match(row))
-    of_event = f"reason IN {(INVALID_EVENT, NO_KEY, TRANSFORM_FAILED)}"
-    about = {
-        "trigger": f"CASE WHEN {of_event} THEN trigger ELSE event_trigger END",
-        "slot": f"CASE WHEN {of_event} THEN '' ELSE event_slot END",
-        "partition": f"CASE WHEN {of_event} THEN partition ELSE event_partition END",
-        "offset": f"CASE WHEN {of_event} THEN offset ELSE event_offset END",
-        "reason": "reason",
-    }
-    rows = left.behind(left.accounts.letters, KINDS[LETTER], about, suspects)
+    rows = left.behind(left.accounts.letters, KINDS[LETTER], ABOUT_LETTERS, suspects)
     places = rows.selectExpr("letter_partition AS partition", "letter_offset AS offset")
-    yield from check_letters(expected, left.event_topic, Letters.of(left.records(Kind.DLQ, places)))
-    yield from _unreadable_actions(left, suspects)
-
-
-def _unreadable_actions(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
+    yield from check_letters(expected, left.event_topic, Letters.of(left.letters(places)))
     there = left.behind(unreadable_actions(left.accounts), KINDS[LETTER], UNREADABLE, suspects)
     for record in left.records(Kind.ACTION, there.select("partition", "offset")):
-        what = "a record of the action topic that cannot be read is not in the dead letters once"
-        yield Violation(invariant="I3", breach=Breach.LOST, what=what, place=place_of(record))
+        yield _unreadable(place_of(record))
+
+
+def _unreadable(where: str) -> Violation:
+    what = "a record that cannot be read is not in the dead letters once"
+    return Violation(invariant="I3", breach=Breach.LOST, what=what, place=where)
 
 
 def _dlq_actions(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
@@ -207,7 +216,7 @@ def _dlq_actions(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
         {left.plan.owner.generation: left.plan},
         left.event_topic,
         left.records(Kind.ACTION, actions),
-        left.records(Kind.DLQ, places),
+        left.letters(places),
     )
 
 
@@ -295,6 +304,7 @@ _GIVEN_UP = f"kind = {KINDS[ACTION]} AND {SETTLED} AND {GIVEN_UP}"
 _REPEATED = f"kind = {KINDS[ACTION]} AND {SETTLED} AND {REPEATED}"
 _MISTREATED = f"kind = {KINDS[ACTION]} AND ({MISTREATED})"
 _UNMATCHED = f"kind = {FAILURE} AND ({UNMATCHED})"
+_CHANGED = f"kind = {KINDS[ACTION]} AND {CHANGED}"
 _Check = Callable[[Leftovers, DataFrame], Iterable[Violation]]
 _CHECKS: Mapping[str, _Check] = {
     f"kind = {KINDS[TRIGGER]} AND ({UNBALANCED})": _trigger_records,
@@ -369,15 +379,3 @@ def _who_went_on(left: Leftovers, lost: Sequence[Expected], suspects: DataFrame)
 def _places(left: Leftovers, rows: Sequence[Row]) -> DataFrame:
     spark = left.accounts.totals.sparkSession
     return spark.createDataFrame([(row["partition"], row["offset"]) for row in rows], "partition int, offset bigint")
-
-
-def _forged(record: Record, invariant: str, trigger: str, replica: str, events: tuple[str, ...]) -> Violation:
-    return Violation(
-        invariant=invariant,
-        breach=Breach.UNEXPLAINED,
-        what="a record whose content is not what its events call for",
-        trigger=trigger,
-        events=events,
-        place=place_of(record),
-        replica=replica,
-    )

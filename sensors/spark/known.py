@@ -58,10 +58,28 @@ def known_since(history: History, kind: Kind) -> int:
     cut = history.cut(kind)
     if not cut:
         return 0
+    remembers = history.slices[kind].remembers
     left = history.tables[kind].where(F.col("partition").isin(cut))
     left = left.where(inside(history.known(kind), "partition", "offset"))
     rows = left.groupBy("partition").agg(F.min("timestamp").alias("first")).collect()
-    return max(row["first"] for row in rows) + CLOCKS_APART_MS if len(rows) == len(cut) else ENDLESS
+    firsts: dict[int, int] = {row["partition"]: row["first"] for row in rows}
+    return min(max(firsts.get(partition, remembers) for partition in cut) + CLOCKS_APART_MS, ENDLESS)
+
+
+def with_letters(history: History, since: int) -> History:
+    """The same history: of what came before the first dead letter that is left, the dead letters may be gone."""
+    if not since:
+        return history
+    floors: dict[str, dict[int, int]] = {kind: dict(offsets) for kind, offsets in history.floors.items()}
+    for kind in (EVENT, Kind.TRIGGER):
+        later = history.tables[kind].where(F.col("timestamp") >= since).groupBy("partition")
+        firsts = {row["partition"]: row["first"] for row in later.agg(F.min("offset").alias("first")).collect()}
+        for partition, (start, end) in history.known(kind).items():
+            floor = firsts.get(partition, end)
+            if floor > start:
+                raised = floors.setdefault(kind, {})
+                raised[partition] = max(raised.get(partition, 0), floor)
+    return msgspec.structs.replace(history, floors=floors)
 
 
 def _firsts(caused: DataFrame, cut: list[int], partition: str, offset: str) -> list[Mapping[int, int]]:

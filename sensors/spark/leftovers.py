@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from eventbus.formats import Invocation, action_fact, invocation
+from eventbus.errors import FormatError
+from eventbus.formats import ActionFact, Invocation, TriggerFact, action_fact, dead_letter, invocation
 from eventbus.names import Kind
 from eventbus.ports import Record
-from sensors.audit.violations import place_of
+from sensors.audit.violations import Breach, Violation, event_places, place_of
 from sensors.spark.accounts import Accounts
 from sensors.spark.entries import KINDS, identity
 from sensors.spark.history import as_python
@@ -66,9 +67,13 @@ class Leftovers:
         places = rows.selectExpr("note_partition AS partition", "note_offset AS offset")
         return [(record, invocation(record)) for record in self.records(Kind.INVOCATION, places)]
 
+    def letters(self, places: DataFrame) -> list[Record]:
+        """Those that can be read."""
+        return [record for record in self.records(Kind.DLQ, places) if _is_letter(record)]
+
     def letters_about(self, suspects: DataFrame) -> list[Record]:
         rows = self.behind(self.accounts.letters, KINDS[ACTION], {"action": "action"}, suspects)
-        return self.records(Kind.DLQ, rows.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
+        return self.letters(rows.selectExpr("letter_partition AS partition", "letter_offset AS offset"))
 
     def notices(self, condition: str, what: str) -> list[Notice]:
         suspects = self.suspects(condition)
@@ -87,3 +92,27 @@ class Leftovers:
             )
             for action, each in sorted(notes.items(), key=lambda item: item[1][0].ended)
         ]
+
+    def forged_action(self, record: Record) -> Violation:
+        fact = action_fact(record)
+        return forged(record, fact, event_places(self.event_topic, (event.source for event in fact.events)))
+
+
+def forged(record: Record, fact: ActionFact | TriggerFact, events: tuple[str, ...]) -> Violation:
+    return Violation(
+        invariant="I1",
+        breach=Breach.UNEXPLAINED,
+        what="a record whose content is not what its events call for",
+        trigger=fact.trigger,
+        events=events,
+        place=place_of(record),
+        replica=fact.replica,
+    )
+
+
+def _is_letter(record: Record) -> bool:
+    try:
+        dead_letter(record)
+    except FormatError:
+        return False
+    return True

@@ -75,6 +75,8 @@ class Slice(msgspec.Struct, frozen=True):
     complete: bool
     """Whether it begins with the topic's first record."""
     topic_id: str = ""
+    remembers: int = ENDLESS
+    """What was written since then Kafka still has, however little that may be."""
 
 
 def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Slice:
@@ -85,6 +87,7 @@ def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Sli
     retention = int(info.config.get("retention.ms", -1))
     oldest = SystemClock().now_ms() - retention if retention >= 0 else 0
     by_size = int(info.config.get("retention.bytes", -1)) >= 0
+    remembers = ENDLESS if by_size else oldest
     offsets, kept = {}, {}
     for partition in range(info.partitions):
         first = reader.offsets(topic, partition)[0]
@@ -94,7 +97,7 @@ def slice_of(cluster: Cluster, reader: Reader, topic: str, wanted: Range) -> Sli
             start = 0  # Kafka cannot know of it any more: what is gone may have been asked for
         offsets[partition] = (min(start, end), end)
         kept[partition] = (min(max(start, first), end), end)
-    return Slice(topic, offsets, kept, complete=wanted.since is None, topic_id=info.id)
+    return Slice(topic, offsets, kept, complete=wanted.since is None, topic_id=info.id, remembers=remembers)
 
 
 def end_of_committed(reader: Reader, topic: str, partition: int) -> int:

@@ -10,11 +10,12 @@ from sensors.plan import SensorPlan
 from sensors.rules import Rules
 from sensors.spark import facts
 from sensors.spark.entries import inside
-from sensors.spark.history import EVENT, History
+from sensors.spark.history import CLOCKS_APART_MS, EVENT, History
 from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
-from sensors.spark.records import Offsets
+from sensors.spark.records import ENDLESS
 from sensors.spark.workers import MATCHED, Deputy, matching
 
+_JOINED = "joined_partition", "joined_offset"
 _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""
 
@@ -24,17 +25,35 @@ def matched(history: History, deputy: Deputy) -> DataFrame:
     return events.mapInArrow(matching(deputy), MATCHED)
 
 
-def beginnings(actions: DataFrame, plan: SensorPlan, judged: Offsets) -> DataFrame:
+def beginnings(history: History, actions: DataFrame, plan: SensorPlan) -> DataFrame:
     """Where a slot is known to hold nothing: at its first action of this generation of the spec.
 
-    It counts only if all that comes after it is known, too: `judged` is what there is of the trigger topic.
+    It counts only if all that comes after it is known, too, and what time it was.
     """
+    judged = history.judged(Kind.TRIGGER)
     remembering = [name for name, each in plan.triggers.items() if _remembers(each.rules)]
     own = actions.where(f"NOT redriven AND joined_offset IS NOT NULL AND generation = {plan.owner.generation}")
-    own = own.where(inside(judged, "joined_partition", "joined_offset"))
+    own = own.where(inside(judged, *_JOINED))
     if remembering:
         own = own.where(~F.col("trigger").isin(remembering))
+    forgetting = [name for name, each in plan.triggers.items() if each.rules is not None and each.rules.ttl is not None]
+    if forgetting:
+        timed = inside({p: (start, ENDLESS) for p, start in _known_times(history).items()}, *_JOINED)
+        own = own.where(~F.col("trigger").isin(forgetting) | F.expr(timed))
     return own.groupBy(F.col("joined_partition").alias("partition"), "key").agg(F.min("joined_offset").alias("begun"))
+
+
+def _known_times(history: History) -> dict[int, int]:
+    """From which record of the trigger topic on the clock of a partition is known, if what comes before it is not.
+
+    All events that came before the first known record are older than that record is.
+    """
+    known = inside(history.known(Kind.TRIGGER), "partition", "offset")
+    records = facts.trigger_facts(history.tables[Kind.TRIGGER]).where(known).where("value IS NOT NULL")
+    firsts = records.groupBy("partition").agg(F.min_by("timestamp", "offset").alias("first"))
+    reached = f"source_timestamp >= first + {CLOCKS_APART_MS}"
+    rows = records.join(F.broadcast(firsts), "partition").where(reached).groupBy("partition")
+    return {row["partition"]: row["start"] for row in rows.agg(F.min("offset").alias("start")).collect()}
 
 
 def _remembers(rules: Rules | None) -> bool:

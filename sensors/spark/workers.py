@@ -16,7 +16,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventbus.formats import ACTION_HEADER, dead_letter, header
+from eventbus.errors import FormatError, NewerFormatError
+from eventbus.formats import ACTION_HEADER, action_fact, dead_letter, header
 from eventbus.hashing import trigger_and_key
 from eventbus.names import BusName, Kind
 from eventbus.ports import Output, Record
@@ -30,7 +31,9 @@ Batches: TypeAlias = Iterable[pa.RecordBatch]
 Worker: TypeAlias = Callable[[Batches], Batches]
 
 TRIGGER, ACTION, LETTER, UNUSED, HELD, READ = "trigger", "action", "letter", "unused", "held", "read"
-"""Kinds of what comes out. `read` tells how many records went in, and of which times."""
+REDRIVEN = "redriven"
+"""Kinds of what comes out. `read` tells how many records went in, and of which times. `redriven` is a trigger record
+that was a dead letter before."""
 EVENTS, TRIGGERS = "events", "triggers"
 """Where they were from."""
 
@@ -126,6 +129,30 @@ def content_of(output: Output) -> int:
 def fingerprint(value: bytes, fact: bytes, key: bytes, partition: int) -> int:
     """Of value, fact, key and partition; `facts` has the same in SQL."""
     return crc32(value) ^ crc32(b"%b%b%d" % (fact, key, partition)) << 31
+
+
+def decoding(topic: str) -> Worker:
+    """Rows of `records.RECORD` of the action topic: none of the headers where the core cannot read them."""
+
+    def work(batches: Batches) -> Batches:
+        for batch in batches:
+            known = pa.array([_is_action(record) for record in records_of(topic, batch)], pa.bool_())
+            headers = batch.column("headers")
+            at = batch.schema.get_field_index("headers")
+            kept = pc.if_else(known, headers, pa.nulls(len(headers), headers.type))
+            yield batch.set_column(at, batch.schema.field(at), kept)
+
+    return work
+
+
+def _is_action(record: Record) -> bool:
+    try:
+        action_fact(record)
+    except NewerFormatError:
+        raise
+    except FormatError:
+        return False
+    return True
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -12,14 +12,13 @@ from eventbus.formats import action_fact, dead_letter, trigger_fact
 from eventbus.names import Kind
 from eventbus.ports import Record
 from sensors.audit.violations import Breach, Violation, place_of
-from sensors.deadletters import INVALID_EVENT
+from sensors.deadletters import EXPIRED_EVENT, INVALID_EVENT
 from sensors.spark.audit import audit
 from sensors.spark.bookkeeping import keep_accounts
 from sensors.spark.judgement import acquit
 from sensors.spark.records import Missing, Range
 from sensors.spark.report import FIRING, AuditReport
 from sensors.spark.routing import cuts_of
-from sensors.spark.workers import LETTER
 from tests.spark.worked import AT_MOST_ONCE, BUS, Worked, note
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def test_without_the_beginning_nobody_is_accused_of_dead_letters_that_cannot_be_
     worked.missing = [Missing(gone.topic, gone.partition, 0, gone.offset + 1)]
     worked.origins = {0: {0: 20, 1: 20}}
     accounts = keep_accounts(worked.history(spark), worked.deputy)
-    assert accounts.joined.where(f"kind = '{LETTER}'").count() > 0
+    assert accounts.letters.where(f"reason = '{EXPIRED_EVENT}'").count() > 0
     assert acquit(accounts) is not None
     accounts.release()
 

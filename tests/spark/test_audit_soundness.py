@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -15,7 +15,6 @@ from eventbus.formats import (
     STATE_HEADER,
     TRIGGER_HEADER,
     VERSION,
-    Failure,
     action_fact,
     dead_letter,
     encode_fact,
@@ -24,7 +23,6 @@ from eventbus.formats import (
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
 from eventbus.stateformats import HeldKey, StateFact, encode_state_key
-from sensors.audit.violations import Violation, place_of
 from sensors.deadletters import (
     ACTION_FAILED,
     EXPIRED_EVENT,
@@ -33,41 +31,18 @@ from sensors.deadletters import (
     SPEC_CHANGED,
     DeadLetters,
 )
-from sensors.dlqactions import dlq_action
 from sensors.redrive import original
 from sensors.spark.audit import audit
-from sensors.spark.history import EVENT, Commits, History
+from sensors.spark.history import EVENT, Commits
 from sensors.spark.records import Missing, Range
-from sensors.spark.report import AuditReport
-from tests.spark.manifests import logged
 from tests.spark.rows import table
-from tests.spark.worked import AT_MOST_ONCE, MANIFEST, REPLICA, TOPOLOGY, Worked, note
+from tests.spark.tampering import Later, about, given_up_twice, letter, put, report_on, too_large, without
+from tests.spark.worked import AT_MOST_ONCE, REPLICA, TOPOLOGY, Worked, note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 replace = msgspec.structs.replace
-
-
-def report_on(history: History, worked: Worked) -> AuditReport:
-    return audit(history, worked.deputy, Range())
-
-
-def letter(worked: Worked, record: Record, reason: str, stage: Stage = Stage.INVOKE, **about: Any) -> Record:
-    made = DeadLetters.of_stage(worked.name, stage, TOPOLOGY, REPLICA).of(record, reason, "", **about)
-    return put(worked.letters, made)
-
-
-def put(log: list[Record], output: Output) -> Record:
-    """At the end of a log, where there is room."""
-    offset = max((each.offset for each in log), default=0) + 1000
-    record = Record(output.topic, output.partition, offset, 4_000_000, output.key, output.value, output.headers)
-    log.append(record)
-    return record
-
-
-def about(violations: Iterable[Violation], record: Record) -> list[str]:
-    return [str(each) for each in violations if place_of(record) in (each.place, *each.events)]
 
 
 # --- what it must not miss --------------------------------------------------------------------------------------------
@@ -181,8 +156,8 @@ def test_a_sensor_whose_commits_are_forgotten_is_not_acquitted(spark: SparkSessi
 def test_what_is_odd_and_in_order_is_no_violation(spark: SparkSession) -> None:
     worked = Worked()
     _strange_trigger_records(worked)
-    _given_up_twice(worked)
-    _too_large(worked)
+    given_up_twice(worked)
+    too_large(worked)
     dropped = worked.action("both", 1)
     fact = action_fact(dropped)
     worked.forget_invocations(dropped)
@@ -213,37 +188,10 @@ def _strange_trigger_records(worked: Worked) -> None:
     letter(worked, broken, INVALID_RECORD, Stage.JOIN)
 
 
-def _given_up_twice(worked: Worked) -> None:
-    """Driven back from the dead letters, and in vain again: its dlqTrigger has two actions of one id."""
-    before = next(each for each in worked.letters if dead_letter(each).reason == ACTION_FAILED)
-    again = put(worked.actions, original(dead_letter(before), before))
-    fact = action_fact(again)
-    worked.notes.append(note(again, "dead-lettered", status="500"))
-    letter(worked, again, ACTION_FAILED, trigger=fact.trigger, action=fact.id, attempts=1)
-    sorry = put(worked.actions, dlq_action(again, fact, Failure(fact.id, "refused", 1), REPLICA))
-    worked.notes.append(note(sorry, "succeeded", status="204"))
-
-
-def _too_large(worked: Worked) -> None:
-    """The log would not take an action, nor the one that was due because another was given up."""
-    letters = DeadLetters.of_stage(worked.name, Stage.JOIN, TOPOLOGY, REPLICA)
-    refused = worked.action("both", 6)
-    worked.actions.remove(refused)
-    worked.forget_invocations(refused)
-    output = Output(refused.topic, refused.partition, refused.key, refused.value, refused.headers)
-    put(worked.letters, letters.of_refused(output, "too large"))
-    failed = worked.action("keyed", 2)
-    fact = action_fact(failed)
-    worked.forget_invocations(failed)
-    worked.notes.append(note(failed, "dead-lettered", status="500"))
-    letter(worked, failed, ACTION_FAILED, trigger=fact.trigger, action=fact.id, attempts=1)
-    put(worked.letters, letters.of_refused(dlq_action(failed, fact, Failure(fact.id, "refused", 1), REPLICA), "large"))
-
-
-def test_one_action_that_was_too_large_does_not_excuse_another_that_is_lost(spark: SparkSession) -> None:
+def test_one_action_that_wastoo_large_does_not_excuse_another_that_is_lost(spark: SparkSession) -> None:
     """An action is given up twice; of the two that its dlqTrigger owes, the log has refused one."""
     worked = Worked()
-    _given_up_twice(worked)
+    given_up_twice(worked)
     for sorry in [each for each in worked.actions if action_fact(each).trigger == "keyed/dlq"]:
         worked.actions.remove(sorry)
         worked.forget_invocations(sorry)
@@ -292,25 +240,6 @@ def test_a_dead_letter_that_was_written_a_moment_later_is_no_fault(spark: SparkS
 
 
 # --- what is gone -----------------------------------------------------------------------------------------------------
-
-
-def without(spark: SparkSession, worked: Worked, history: History, firsts: dict[str, tuple[int, int]]) -> History:
-    """The same history after retention: which partition of which topic begins where."""
-    logs: dict[str, Sequence[Record]] = {
-        EVENT: worked.events,
-        Kind.TRIGGER: worked.triggers,
-        Kind.ACTION: worked.actions,
-        Kind.INVOCATION: worked.invocations(),
-        Kind.DLQ: worked.letters,
-    }
-    tables, slices, missing = dict(history.tables), dict(history.slices), []
-    for kind, (partition, first) in firsts.items():
-        left = [each for each in logs[kind] if each.partition != partition or each.offset >= first]
-        tables[kind] = table(spark, left)
-        before = slices[kind]
-        slices[kind] = replace(before, kept={**before.kept, partition: (first, before.kept[partition][1])})
-        missing.append(Missing(before.topic, partition, 0, first))
-    return replace(history, tables=tables, slices=slices, missing=missing)
 
 
 def _firsts(worked: Worked) -> dict[str, tuple[int, int]]:
@@ -365,7 +294,7 @@ def test_an_action_that_was_put_aside_is_not_blamed_when_the_letter_about_it_is_
 
 def test_what_comes_after_all_gaps_is_judged(spark: SparkSession) -> None:
     worked = Worked()
-    gone = _firsts(worked)
+    gone = {kind: first for kind, first in _firsts(worked).items() if kind != Kind.DLQ}  # they might have excused it
     lost = [worked.action("both", -2), worked.action(AT_MOST_ONCE, -2)]
     for each in lost:
         worked.actions.remove(each)
@@ -399,15 +328,6 @@ def test_a_slot_is_judged_from_an_action_on_whose_completion_is_known(spark: Spa
 
 
 # --- who was in charge ------------------------------------------------------------------------------------------------
-
-
-class Later(Worked):
-    """The second generation of a sensor, which has one trigger more than the first."""
-
-    manifest: ClassVar = {
-        **MANIFEST,
-        "spec": {**MANIFEST["spec"], "triggers": [*MANIFEST["spec"]["triggers"], logged("late", "c")]},
-    }
 
 
 TAKEN_OVER = 12

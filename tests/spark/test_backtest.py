@@ -23,9 +23,11 @@ from sensors.scenarios import Firing, Scenario, find_scenarios
 from sensors.spark.backtest import Backtest
 from sensors.spark.comparison import compare
 from sensors.spark.workers import ACTION, HELD, Deputy
+from sensors.spec.loader import make_manifest
 from tests.examples.samples import ROOT
 from tests.sim.simulation import Simulation
 from tests.sim.specs import NAME
+from tests.spark.manifests import sensor
 from tests.spark.rows import deputy, event_record, explained, manifest, matched, outcomes_of, table, topology
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes a while to start Python for Spark
@@ -352,3 +354,25 @@ def test_nothing_comes_of_nothing(spark: SparkSession) -> None:
     test = Backtest.of_events(deputy(NOTHING), table(spark, []))
     assert (test.totals().hours, list(test.expected()), compare(test, test).differs) == ([], [], False)
     test.close()
+
+
+def _compared(spark: SparkSession, old: Any, new: Any, events: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    made = [Event.new("shop", name, {"n": n}, id=f"{name}{at}") for at, (name, n) in enumerate(events)]
+    records = table(spark, [event_record(event, n, 1000 * n) for n, event in enumerate(made)])
+    before, after = (Backtest.of_events(deputy(each), records) for each in (old, new))
+    return [(each.trigger, each.same, each.changed) for each in compare(before, after).triggers]
+
+
+def test_two_versions_that_differ_in_their_generation_only(spark: SparkSession) -> None:
+    head = sensor(
+        "s", dict.fromkeys("abc", "shop"), [{"template": {"name": "pair", "conditions": "a && b", "log": {}}}]
+    )
+    old, new = (make_manifest({**head, "metadata": {"name": "s", "generation": each}}) for each in (1, 2))
+    assert _compared(spark, old, new, [("a", 1), ("b", 1), ("a", 1), ("b", 1)]) == [("pair", 2, 0)]
+
+
+def test_what_a_filter_leaves_out_changes_nothing_else(spark: SparkSession) -> None:
+    few = {"a": {"filters": {"data": [{"path": "n", "type": "number", "comparator": "<", "value": ["5"]}]}}}
+    old, new = (manifest({"pair": {"conditions": "a && b"}}, each) for each in ({}, few))
+    events = [("a", 9), ("a", 1), ("b", 1), ("a", 2), ("b", 1)]  # the first is superseded, or not even there
+    assert _compared(spark, old, new, events) == [("pair", 2, 0)]
