@@ -17,18 +17,18 @@ from eventbus.names import Kind
 from eventbus.ports import Record
 from sensors.audit.reference import ENDLESS, Reference, Span
 from sensors.explain import _sent_at
-from sensors.plan import SensorPlan
 from sensors.rehearsal import Rehearsal
 from sensors.scenarios import Firing, Scenario, find_scenarios
 from sensors.spark.backtest import Backtest
 from sensors.spark.comparison import compare
-from sensors.spark.workers import ACTION, HELD, Deputy
+from sensors.spark.workers import ACTION, HELD
 from sensors.spec.loader import make_manifest
 from tests.examples.samples import ROOT
 from tests.sim.simulation import Simulation
 from tests.sim.specs import NAME
 from tests.spark.manifests import sensor
 from tests.spark.rows import deputy, event_record, explained, manifest, matched, outcomes_of, table, topology
+from tests.spark.simulations import run_simulation
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes a while to start Python for Spark
 
@@ -66,23 +66,6 @@ def test_every_example_comes_to_what_it_promises(spark: SparkSession) -> None:
 # --- simulated sensors ------------------------------------------------------------------------------------------------
 
 
-class SimulatedDeputy(Deputy, frozen=True):
-    """A simulation makes plans, not manifests. A worker makes the same plan again from the seed."""
-
-    seed: int
-
-    @property
-    def plan(self) -> SensorPlan:
-        return Simulation(self.seed).sensors[1].plan
-
-
-def _simulated(seed: int) -> tuple[Simulation, SimulatedDeputy]:
-    simulation = Simulation(seed, events=300)
-    simulation.run()
-    assert len(simulation.sensors) == 1, "seeds in which the spec changes are no use here"
-    return simulation, SimulatedDeputy(NOTHING, NAME.bus, simulation.topology, seed)
-
-
 def _lanes_of_sensor(simulation: Simulation) -> Lanes:
     """The ids of the actions of a trigger and key, in order. Without second copies, and without what failures cause."""
     lanes: Lanes = defaultdict(list)
@@ -107,7 +90,7 @@ def _lanes(rows: Iterable[Row]) -> Lanes:
 
 def test_over_the_trigger_topic_it_equals_the_sensor_to_the_record(spark: SparkSession) -> None:
     """Plain and stateful triggers; several partitions; crashes, clocks that jump, and operators who flush."""
-    simulated = {str(seed): _simulated(seed) for seed in (2, 23, 28, 50)}
+    simulated = {str(seed): run_simulation(seed) for seed in (2, 23, 28, 50)}
     tests = {
         name: Backtest.of_triggers(stand_in, table(spark, simulation.records(NAME.topic(Kind.TRIGGER))))
         for name, (simulation, stand_in) in simulated.items()
@@ -122,7 +105,7 @@ def test_over_the_trigger_topic_it_equals_the_sensor_to_the_record(spark: SparkS
 
 def test_over_one_partition_of_events_it_equals_the_sensor(spark: SparkSession) -> None:
     """Also where the broker's clock goes back. What an operator has flushed is not in the event topic."""
-    simulated = {str(seed): _simulated(seed) for seed in (2, 9, 12, 45)}
+    simulated = {str(seed): run_simulation(seed) for seed in (2, 9, 12, 45)}
     tests = {
         name: Backtest.of_events(stand_in, table(spark, simulation.records(NAME.event_topic)))
         for name, (simulation, stand_in) in simulated.items()
