@@ -12,12 +12,14 @@
 from __future__ import annotations
 
 import msgspec
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from eventbus.names import Kind, Stage
 from sensors.spark.accounts import Accounts
 from sensors.spark.bookkeeping import BLOCK, keep_accounts
 from sensors.spark.entries import KINDS, inside
+from sensors.spark.facts import trigger_facts
 from sensors.spark.history import EVENT, History
 from sensors.spark.judgement import acquit, judge
 from sensors.spark.measures import measure
@@ -62,30 +64,44 @@ def audit(
 
 def _forgotten(accounts: Accounts) -> list[str]:
     """Stages that have worked where there is no commit, or have gone on after the last one that is remembered."""
-    history, commits = accounts.history, accounts.history.commits
-    no_match, no_join, no_invoke = (
-        sorted(history.slices[kind].offsets.keys() - committed.keys())
-        for kind, committed in ((EVENT, commits.match), (Kind.TRIGGER, commits.join), (Kind.ACTION, commits.invoke))
+    return [str(stage) for stage in Stage if _worked_without_commit(accounts, stage) or _went_on(accounts, stage)]
+
+
+def _worked_without_commit(accounts: Accounts, stage: Stage) -> bool:
+    history = accounts.history
+    known = history.commits.of_stage(stage).keys() | history.begun.get(stage, frozenset())
+    kind = {Stage.MATCH: EVENT, Stage.JOIN: Kind.TRIGGER, Stage.INVOKE: Kind.ACTION}[stage]
+    unknown = history.slices[kind].offsets.keys() - known
+    if stage is Stage.MATCH:  # it has noted where it has begun, in the transaction of its first commit
+        return any(partition in begun for begun in history.origins.values() for partition in unknown)
+    return bool(unknown) and any(
+        not effects.where(F.col(partition).isin(sorted(unknown))).isEmpty()
+        for effects, partition, _ in _effects(accounts, stage)
     )
-    joined, invoked = F.col("joined_partition").isin(no_join), F.col("partition").isin(no_invoke)
-    gone = {
-        Stage.MATCH: any(partition in begun for begun in history.origins.values() for partition in no_match),
-        Stage.JOIN: bool(no_join) and not accounts.actions.where(joined).isEmpty(),
-        Stage.INVOKE: bool(no_invoke) and not accounts.invocations.where(invoked).isEmpty(),
-    }
-    return [str(stage) for stage in Stage if gone[stage] or (stage in commits.remembered and _went_on(history, stage))]
 
 
-def _went_on(history: History, stage: Stage) -> bool:
-    """Whether there is more than what was committed when an archive was told."""
-    commits = history.commits
-    kind, ends = {
-        Stage.MATCH: (EVENT, {p: each.offset for p, each in commits.match.items()}),
-        Stage.JOIN: (Kind.TRIGGER, {p: each.position for p, each in commits.join.items()}),
-        Stage.INVOKE: (Kind.ACTION, {p: each.offset for p, each in commits.invoke.items()}),
-    }[stage]
-    committed = inside({partition: (0, end) for partition, end in ends.items()}, "partition", "offset")
-    return not history.tables[kind].where(f"NOT {committed}").isEmpty()
+def _went_on(accounts: Accounts, stage: Stage) -> bool:
+    """Whether something came of what is behind the commits that an archive was told, and Kafka has forgotten."""
+    if stage not in accounts.history.commits.remembered:
+        return False
+    ends = accounts.history.commits.of_stage(stage)
+    spans = {partition: (0, end) for partition, end in ends.items()}
+    return any(
+        not effects.where(f"NOT {inside(spans, partition, offset)}").isEmpty()
+        for effects, partition, offset in _effects(accounts, stage)
+    )
+
+
+def _effects(accounts: Accounts, stage: Stage) -> list[tuple[DataFrame, str, str]]:
+    """What has come of an input, and the columns that say where that is."""
+    if stage is Stage.INVOKE:
+        return [(accounts.invocations, "partition", "offset")]
+    joined = "joined_partition", "joined_offset"
+    if stage is Stage.JOIN:
+        return [(accounts.actions.where("joined_offset IS NOT NULL"), *joined)]
+    records = trigger_facts(accounts.history.tables[Kind.TRIGGER]).where("trigger IS NOT NULL")
+    direct = accounts.actions.where("joined_offset IS NULL")
+    return [(records, "source_partition", "source_offset"), (direct, "origin_partition", "origin_offset")]
 
 
 def _not_judged(accounts: Accounts) -> dict[str, int]:

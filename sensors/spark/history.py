@@ -72,6 +72,13 @@ class Commits(msgspec.Struct, frozen=True):
             {p: decode_invoke(each.offset, each.metadata) for p, each in raw[Stage.INVOKE].items()},
         )
 
+    def of_stage(self, stage: Stage) -> Mapping[int, int]:
+        """Up to where it has dealt with its input, by partition."""
+        if stage is Stage.JOIN:
+            return {partition: commit.position for partition, commit in self.join.items()}
+        commits = self.match if stage is Stage.MATCH else self.invoke
+        return {partition: commit.offset for partition, commit in commits.items()}
+
     def all(self) -> list[MatchCommit | JoinCommit | InvokeCommit]:
         return [*self.match.values(), *self.join.values(), *self.invoke.values()]
 
@@ -110,6 +117,8 @@ class History(msgspec.Struct, frozen=True):
     """Of the spec, which is judged; what others have done is not."""
     ends: Mapping[str, Mapping[int, int]] = {}
     """Where the inputs have ended after all others were looked at; none: where their slices end."""
+    begun: Mapping[Stage, frozenset[int]] = {}
+    """Which partitions have commits by now: a stage may have made its first ones after the others were asked for."""
     floors: Mapping[str, Mapping[int, int]] = {}
     """Of an input: from which offset on all that came of it is known, by partition (`known.with_floors`)."""
     ceilings: Mapping[str, Mapping[int, int]] = {}
@@ -145,11 +154,7 @@ class History(msgspec.Struct, frozen=True):
 
     def judged(self, kind: str) -> Offsets:
         """Of an input: which offsets the sensor has dealt with, as far as they and all that came of them are known."""
-        done = (
-            {p: commit.offset for p, commit in self.commits.match.items()}
-            if kind == EVENT
-            else {p: commit.position for p, commit in self.commits.join.items()}
-        )
+        done = self.commits.of_stage(Stage.MATCH if kind == EVENT else Stage.JOIN)
         floors, ceilings = self.floors.get(kind, {}), self.ceilings.get(kind, {})
         spans = {}
         for partition, (start, end) in self.known(kind).items():
@@ -195,6 +200,7 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
             for kind, topic in topics.items()
         }
         events = slice_of(bus.cluster, reader, name.event_topic, Range())
+        begun = {stage: frozenset(found) for stage, found in raw_commits(bus, name).items()}
     finally:
         reader.close()
     tables: dict[str, DataFrame] = {}
@@ -209,7 +215,7 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))
     ends = {EVENT: {partition: end for partition, (_, end) in events.offsets.items()}}
-    return History(name, tables, slices, commits, missing, origins, in_order, wanted.since or 0, ends=ends)
+    return History(name, tables, slices, commits, missing, origins, in_order, wanted.since or 0, ends=ends, begun=begun)
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, Mapping[int, int]]:

@@ -143,6 +143,6 @@ def test_an_archive_remembers_commits_but_not_what_came_after_them(spark: SparkS
     history = worked.history(spark)
     remembered = replace(history.commits, remembered=frozenset(Stage))
     assert report_on(replace(history, commits=remembered), worked).proved
-    earlier = {partition: replace(each, offset=each.offset - 1) for partition, each in remembered.match.items()}
+    earlier = {partition: replace(each, offset=each.offset - 10) for partition, each in remembered.match.items()}
     report = report_on(replace(history, commits=replace(remembered, match=earlier)), worked)
     assert report.forgotten == ["match"]
