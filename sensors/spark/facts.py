@@ -122,7 +122,7 @@ def action_facts(records: DataFrame) -> DataFrame:
 
 
 def invocation_facts(records: DataFrame) -> DataFrame:
-    """Records of the invocation topic; `place` and `at` are their own."""
+    """Records of the invocation topic; `note_…` is where they stand themselves."""
     return records.selectExpr("partition AS note_partition", "offset AS note_offset", _said("value", _INVOCATION))
 
 
