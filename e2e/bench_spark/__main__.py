@@ -43,7 +43,7 @@ _COMPARED = ("action", "invocation", "dlq")
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--records", type=int, action="append", help="in all topics together")
-    arguments.add_argument("--sensor", choices=list(SENSORS), action="append")
+    arguments.add_argument("--sensor", choices=SENSORS, action="append")
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--memory", default="2g", help="of Spark's driver, which does the work here")
     options = arguments.parse_args()
@@ -53,7 +53,7 @@ def main() -> None:
         EmbeddedBroker(ephemeral=True) as broker,
         spark_session("bench-spark", SparkOptions(memory=options.memory)) as spark,
     ):
-        for sensor in options.sensor or list(SENSORS):
+        for sensor in options.sensor or SENSORS:
             with Bus.connect(broker.bootstrap_servers, namespace=f"bench-{sensor}") as bus:
                 generated = Generated(bus, sensor)
                 for number, records in enumerate(options.records or [1_000_000, 10_000_000]):

@@ -41,13 +41,16 @@ _TRIGGERS: dict[str, dict[str, object]] = {
     "note": {"conditions": "paid"},
     "bill": {"conditions": "paid && packed", "correlate": {"by": "data.order"}, "within": "1h"},
 }
-SENSORS = {"plain": ("ship", "note"), "keyed": ("note", "bill")}
+_TRIGGERS_OF = {"plain": ("ship", "note"), "shared": ("ship", "note"), "keyed": ("note", "bill")}
 """`ship` is a single slot, for `note` one event is enough, `bill` has many keys and a window."""
+_CONCERNED = {"plain": 1, "shared": 10, "keyed": 1}
+"""One pair of events in so many concerns the sensor; the others are for somebody else on the same bus."""
+SENSORS = tuple(_TRIGGERS_OF)
 
 
 def _manifest(sensor: str) -> SensorManifest:
     triggers = [
-        {"template": {"name": name, **_TRIGGERS[name], "log": {}}, "atLeastOnce": True} for name in SENSORS[sensor]
+        {"template": {"name": name, **_TRIGGERS[name], "log": {}}, "atLeastOnce": True} for name in _TRIGGERS_OF[sensor]
     ]
     return make_manifest(
         {
@@ -65,6 +68,7 @@ class Generated:
     def __init__(self, bus: Bus, sensor: str) -> None:
         bus.ensure(PARTITIONS)
         self._bus = bus
+        self._concerned = _CONCERNED[sensor]
         manifest = _manifest(sensor)
         self.name = sensor_name(manifest, bus.name)
         self.deputy = Deputy(manifest, bus.name, ensure_sensor_topics(bus.cluster, self.name))
@@ -145,11 +149,12 @@ class Generated:
 
     def _events(self) -> Iterator[Output]:
         for number in range(self._number, self._number + _BLOCK):
-            order = f"order-{(number // 2) % _KEYS}-{number // 2 // _KEYS}"
-            name = ("paid", "packed")[number % 2]
+            pair, half = divmod(number, 2)
+            order = f"order-{pair % _KEYS}-{pair // _KEYS}"
+            name = (("viewed", "left") if pair % self._concerned else ("paid", "packed"))[half]
             data = {"order": order, "customer": f"c{number % 977}", "lines": [1, 2, 3], "amount": number / 100}
             headers, value = to_kafka(Event.new("shop", name, data, id=f"{order}-{name}", partitionkey=order))
-            partition = (number // 2) % PARTITIONS
+            partition = pair // self._concerned % PARTITIONS
             yield Output(self._bus.name.event_topic, partition, order.encode(), value, headers)
         self._number += _BLOCK
 

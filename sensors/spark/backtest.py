@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from sensors.explain import Ids
 from sensors.plan import SensorPlan
 from sensors.scenarios import Firing
+from sensors.spark.concern import concerns_nobody
 from sensors.spark.facts import trigger_facts
 from sensors.spark.joins import OUTCOME, Arrival, rehearsing
 from sensors.spark.packets import PACKET, packing, unpacking
@@ -86,6 +87,7 @@ class Backtest:
         if _something_expires(plan):
             [row] = events.agg(F.max("timestamp").alias("last")).collect()
             clocks = dict.fromkeys(range(deputy.topology.trigger_partitions), row["last"] or 0)
+        events = events.where(f"NOT {concerns_nobody(plan)}")
         if not in_order:
             events = events.repartition(_places(events), "partition").sortWithinPartitions("partition", "offset")
         packets = events.mapInArrow(packing(deputy, by_slot=not _asks_for_time(plan)), PACKET)

@@ -9,6 +9,7 @@ from eventbus.names import Kind
 from sensors.plan import SensorPlan
 from sensors.rules import Rules
 from sensors.spark import facts
+from sensors.spark.concern import concerns_nobody
 from sensors.spark.entries import inside
 from sensors.spark.history import CLOCKS_APART_MS, EVENT, History
 from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
@@ -21,8 +22,12 @@ _CLOCK_BLOCK = 100_000
 
 
 def matched(history: History, deputy: Deputy) -> DataFrame:
+    """Of an event that concerns nobody, workers only learn that it was there."""
     events = history.tables[EVENT].where(inside(history.judged(EVENT), "partition", "offset"))
-    return events.mapInArrow(matching(deputy), MATCHED)
+    events = events.withColumn("unwanted", F.expr(concerns_nobody(deputy.plan)))
+    told = (f"CASE WHEN NOT unwanted THEN {name} END AS {name}" for name in ("key", "value", "headers"))
+    told_of = events.selectExpr("partition", "offset", "timestamp", *told, "unwanted")
+    return told_of.mapInArrow(matching(deputy), MATCHED)
 
 
 def beginnings(history: History, actions: DataFrame, plan: SensorPlan) -> DataFrame:

@@ -73,7 +73,7 @@ def begin(deputy: Deputy) -> SensorPlan:
 
 
 def matching(deputy: Deputy) -> Worker:
-    """Rows of `records.RECORD` → rows of `MATCHED`."""
+    """Rows of `records.RECORD`, and whether they are `unwanted` → rows of `MATCHED`."""
 
     def work(batches: Batches) -> Batches:
         plan = begin(deputy)
@@ -81,7 +81,7 @@ def matching(deputy: Deputy) -> Worker:
         trigger_topic, action_topic = plan.name.topic(Kind.TRIGGER), plan.name.topic(Kind.ACTION)
         for batch in batches:
             rows = Rows(MATCHED)
-            for record in records_of(plan.name.event_topic, batch):
+            for record in records_of(plan.name.event_topic, batch.filter(pc.invert(batch.column("unwanted")))):
                 source = record.partition, record.offset, record.timestamp
                 for output in matcher.outputs(record):
                     if output.topic == trigger_topic:

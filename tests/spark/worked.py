@@ -45,7 +45,7 @@ GAP = 3
 EVENTS = 61
 MANIFEST = sensor(
     "s",
-    dict.fromkeys(("a", "b", "c", "unwanted"), "shop"),
+    dict.fromkeys(("a", "b", "c", "idle"), "shop"),
     [
         {**logged("both", "a && b"), "atLeastOnce": True},
         logged("each", "a || b"),

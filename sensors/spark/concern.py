@@ -1,0 +1,57 @@
+"""Which events are no concern of a sensor, told by Spark from their headers alone.
+
+On a bus that many share most events are for somebody else, and need not go to Python to be passed over. The sensor's
+own core has the last word on all others: what may be wrong with an event is its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eventbus.cloudevents import CONTENT_TYPE, STRUCTURED
+from eventbus.events import SPEC_VERSIONS
+from sensors.plan import SensorPlan
+from sensors.spark.entries import quoted
+
+_REQUIRED = ("id", "source", "type")
+_ATTRIBUTE = rf"h.key = '{CONTENT_TYPE}' OR h.key RLIKE r'^ce_(?!data\z|datacontenttype\z)[a-z0-9]+\z'"
+"""None that goes by another name as well."""
+_FOREIGN = f"NOT startswith(h.key, 'ce_') AND lower(h.key) <> '{CONTENT_TYPE}'"
+_NONE = "CAST(X'FF' AS string)"
+"""A header without a value is as wrong as one that is not UTF-8."""
+
+
+def concerns_nobody(plan: SensorPlan) -> str:
+    """SQL, of rows of `records.RECORD`: the event is sound, and no dependency asks for its source and name."""
+    sources = {each.source for each in plan.dependencies}
+    names = {each.event_name for each in plan.dependencies}
+    asked_for = (
+        f"{_attribute('source')} IN ({_listed(sources)}) AND "
+        f"({_attribute('subject')} IN ({_listed(names)}) OR {_attribute('type')} IN ({_listed(names)}))"
+    )
+    return f"(NOT coalesce({asked_for}, false) AND coalesce({_SOUND}, false))"
+
+
+def _attribute(name: str) -> str:
+    return _header(f"ce_{name}")
+
+
+def _header(name: str) -> str:
+    """The only one of that name; null where there is none."""
+    return f"CAST(headers[array_position(headers.key, '{name}') - 1].value AS string)"
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(map(quoted, sorted(texts)))
+
+
+_SOUND = " AND ".join(
+    (
+        *(f"{_attribute(name)} <> ''" for name in _REQUIRED),
+        f"{_attribute('specversion')} IN ({_listed(SPEC_VERSIONS)})",
+        f"NOT startswith(lower(coalesce({_header(CONTENT_TYPE)}, '')), '{STRUCTURED}')",
+        f"is_valid_utf8(array_join(CAST(headers.value AS array<string>), ' ', {_NONE}))",
+        f"forall(headers, h -> {_ATTRIBUTE} OR ({_FOREIGN}))",
+        "size(array_distinct(headers.key)) = size(headers)",
+    )
+)
