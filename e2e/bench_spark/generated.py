@@ -41,9 +41,14 @@ _TRIGGERS: dict[str, dict[str, object]] = {
     "note": {"conditions": "paid"},
     "bill": {"conditions": "paid && packed", "correlate": {"by": "data.order"}, "within": "1h"},
 }
-_TRIGGERS_OF = {"plain": ("ship", "note"), "shared": ("ship", "note"), "keyed": ("note", "bill")}
+_TRIGGERS_OF = {
+    "plain": ("ship", "note"),
+    "shared": ("ship", "note"),
+    "crowded": ("ship", "note"),
+    "keyed": ("note", "bill"),
+}
 """`ship` is a single slot, for `note` one event is enough, `bill` has many keys and a window."""
-_CONCERNED = {"plain": 1, "shared": 10, "keyed": 1}
+_CONCERNED = {"plain": 1, "shared": 10, "crowded": 100, "keyed": 1}
 """One pair of events in so many concerns the sensor; the others are for somebody else on the same bus."""
 SENSORS = tuple(_TRIGGERS_OF)
 

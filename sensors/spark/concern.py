@@ -6,10 +6,11 @@ own core has the last word on all others: what may be wrong with an event is its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 
-from eventbus.cloudevents import CONTENT_TYPE, STRUCTURED
-from eventbus.events import SPEC_VERSIONS
+from eventbus.cloudevents import CONTENT_TYPE, STRUCTURED, to_kafka
+from eventbus.events import SPEC_VERSIONS, Event
 from sensors.plan import SensorPlan
 from sensors.spark.entries import quoted
 
@@ -26,8 +27,8 @@ def concerns_nobody(plan: SensorPlan) -> str:
     sources = {each.source for each in plan.dependencies}
     names = {each.event_name for each in plan.dependencies}
     asked_for = (
-        f"{_attribute('source')} IN ({_listed(sources)}) AND "
-        f"({_attribute('subject')} IN ({_listed(names)}) OR {_attribute('type')} IN ({_listed(names)}))"
+        f"{_attribute('source')} IN ({_listed(sorted(sources))}) AND "
+        f"({_attribute('subject')} IN ({_listed(sorted(names))}) OR {_attribute('type')} IN ({_listed(sorted(names))}))"
     )
     return f"(NOT coalesce({asked_for}, false) AND coalesce({_SOUND}, false))"
 
@@ -42,8 +43,19 @@ def _header(name: str) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    return ", ".join(map(quoted, sorted(texts)))
+    return ", ".join(map(quoted, texts))
 
+
+def _usual() -> Iterator[str]:
+    extensions = {"time": "2026-01-01T00:00:00Z", "partitionkey": "key"}
+    for data, names in product((None, 0), ((), ("time",), ("partitionkey",), ("time", "partitionkey"))):
+        headers, _ = to_kafka(Event.new("source", "name", data, **{name: extensions[name] for name in names}))
+        yield f"array({_listed(name for name, _ in headers)})"
+
+
+_DIFFERENT = "size(array_distinct(headers.key)) = size(headers)"
+_USUAL = f"headers.key IN ({', '.join(_usual())})"
+"""The headers that our own sources write, in their order: Spark tells a known list at once, and names one by one."""
 
 _SOUND = " AND ".join(
     (
@@ -51,7 +63,6 @@ _SOUND = " AND ".join(
         f"{_attribute('specversion')} IN ({_listed(SPEC_VERSIONS)})",
         f"NOT startswith(lower(coalesce({_header(CONTENT_TYPE)}, '')), '{STRUCTURED}')",
         f"is_valid_utf8(array_join(CAST(headers.value AS array<string>), ' ', {_NONE}))",
-        f"forall(headers, h -> {_ATTRIBUTE} OR ({_FOREIGN}))",
-        "size(array_distinct(headers.key)) = size(headers)",
+        f"({_USUAL} OR (forall(headers, h -> {_ATTRIBUTE} OR ({_FOREIGN})) AND {_DIFFERENT}))",
     )
 )
