@@ -193,7 +193,7 @@ def _answer(spark: SparkSession, home: Bus, question: _Question, new: Deputy, ol
     past = Past.of(spark, home, question.topic, wanted, question.archive)
     run = Backtest.of_triggers
     if question.source is Source.EVENTS:
-        run = partial(Backtest.of_events, in_order=past.in_order)
+        run = partial(Backtest.of_events, in_order=past.in_order, beside=[new, *old])
     with ExitStack() as stack:
         tests = [stack.enter_context(closing(run(deputy, past.records))) for deputy in (new, *old)]
         totals = tests[0].totals()

@@ -11,7 +11,7 @@ Nothing is invoked, and nothing is written but what somebody asks for.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from pyspark import StorageLevel
@@ -76,9 +76,12 @@ class Backtest:
         """Rows of `OUTCOME`."""
 
     @classmethod
-    def of_events(cls, deputy: Deputy, events: DataFrame, *, in_order: bool = False) -> Backtest:
+    def of_events(
+        cls, deputy: Deputy, events: DataFrame, *, in_order: bool = False, beside: Iterable[Deputy] = ()
+    ) -> Backtest:
         """`events` are rows of `records.RECORD`; `in_order`: each partition in its own order and in one task.
 
+        `beside`: what this is to be compared with. By the events that one of them asks for, all have the same moments.
         A moment never goes back within a partition, though a broker's clock may. The clock of a partition of the
         trigger topic knows only the events that went there: who asks for the time gets whole partitions.
         """
@@ -87,7 +90,7 @@ class Backtest:
         if _something_expires(plan):
             [row] = events.agg(F.max("timestamp").alias("last")).collect()
             clocks = dict.fromkeys(range(deputy.topology.trigger_partitions), row["last"] or 0)
-        events = events.where(f"NOT {concerns_nobody(plan)}")
+        events = events.where(f"NOT {concerns_nobody(plan, *(each.plan for each in beside))}")
         if not in_order:
             events = events.repartition(_places(events), "partition").sortWithinPartitions("partition", "offset")
         packets = events.mapInArrow(packing(deputy, by_slot=not _asks_for_time(plan)), PACKET)

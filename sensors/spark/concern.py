@@ -22,10 +22,11 @@ _NONE = "CAST(X'FF' AS string)"
 """A header without a value is as wrong as one that is not UTF-8."""
 
 
-def concerns_nobody(plan: SensorPlan) -> str:
+def concerns_nobody(*plans: SensorPlan) -> str:
     """SQL, of rows of `records.RECORD`: the event is sound, and no dependency asks for its source and name."""
-    sources = {each.source for each in plan.dependencies}
-    names = {each.event_name for each in plan.dependencies}
+    dependencies = [each for plan in plans for each in plan.dependencies]
+    sources = {each.source for each in dependencies}
+    names = {each.event_name for each in dependencies}
     asked_for = (
         f"{_attribute('source')} IN ({_listed(sorted(sources))}) AND "
         f"({_attribute('subject')} IN ({_listed(sorted(names))}) OR {_attribute('type')} IN ({_listed(sorted(names))}))"

@@ -346,6 +346,19 @@ def _compared(spark: SparkSession, old: Any, new: Any, events: list[tuple[str, i
     return [(each.trigger, each.same, each.changed) for each in compare(before, after).triggers]
 
 
+def test_what_only_one_version_asks_for_changes_nothing_else(spark: SparkSession) -> None:
+    """Not even where a broker's clock was put right: what the event at its peak means to the other one counts, too."""
+    triggers = {"pair": {"conditions": "a && b"}, "more": {"conditions": "c"}}
+    stand_ins = [deputy(manifest(triggers, each), events=2) for each in ({"c": {"eventName": "other"}}, {})]
+    log = [(0, 0, "c", 5000), (0, 1, "a", 3000), (1, 0, "a", 4000), (1, 1, "b", 6000)]
+    made = [event_record(_event(name, f"{name}{at}"), offset, at, place) for place, offset, name, at in log]
+    tests = [Backtest.of_events(each, table(spark, made), beside=stand_ins) for each in stand_ins]
+    assert [(each.trigger, each.same, each.added) for each in compare(*tests).triggers] == [
+        ("pair", 1, 0),
+        ("more", 0, 1),
+    ]
+
+
 def test_two_versions_that_differ_in_their_generation_only(spark: SparkSession) -> None:
     head = sensor(
         "s", dict.fromkeys("abc", "shop"), [{"template": {"name": "pair", "conditions": "a && b", "log": {}}}]
