@@ -234,6 +234,11 @@ def header(headers: Headers, name: str) -> bytes | None:
     return None
 
 
+def is_redrive_mark(record: Record) -> bool:
+    """Of a record among the dead letters. Those have the headers of what they were, whatever these are called."""
+    return header(record.headers, REDRIVE_MARK_HEADER) is not None and header(record.headers, DLQ_HEADER) is None
+
+
 def from_header(record: Record, name: str, decoder: msgspec.json.Decoder[F]) -> F:
     raw = header(record.headers, name)
     if raw is None:

@@ -28,7 +28,16 @@ from eventbus.errors import (
     RetriableError,
     UnproducibleError,
 )
-from eventbus.formats import DLQ_HEADER, REDRIVE_MARK_HEADER, REDRIVEN_HEADER, VERSION, DeadLetter, dead_letter, header
+from eventbus.formats import (
+    DLQ_HEADER,
+    REDRIVE_MARK_HEADER,
+    REDRIVEN_HEADER,
+    VERSION,
+    DeadLetter,
+    dead_letter,
+    header,
+    is_redrive_mark,
+)
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Clock, Cluster, Output, Reader, Record, TransactionalProducer
 from sensors.deadletters import NO_EVENT, UNPRODUCIBLE
@@ -130,7 +139,7 @@ def read_letters(
             wanted = range(first if newest is None else max(first, end - newest), end)
             marks = _marks(_records(reader, topic, partition, wanted, clock))
             for record in _records(reader, topic, partition, wanted, clock):
-                if header(record.headers, REDRIVE_MARK_HEADER) is None:
+                if not is_redrive_mark(record):
                     letter = _letter(record, marks.get(record.offset))
                     if selection.wants(letter):
                         yield letter
@@ -250,7 +259,7 @@ def _chunks(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
 
 def _marks(records: Iterable[Record]) -> dict[int, int]:
     """When which offset of the partition was driven back."""
-    marks = (decode_mark(record) for record in records if header(record.headers, REDRIVE_MARK_HEADER) is not None)
+    marks = (decode_mark(record) for record in records if is_redrive_mark(record))
     return {mark.offset: mark.at for mark in marks}
 
 

@@ -13,7 +13,7 @@ from eventbus.cli.printing import Styled
 from eventbus.cloudevents import from_json, from_kafka, to_json
 from eventbus.errors import EventBusError
 from eventbus.events import Event
-from eventbus.formats import REDRIVE_MARK_HEADER, DeadLetter, action_fact, dead_letter, header, invocation, trigger_fact
+from eventbus.formats import DeadLetter, action_fact, dead_letter, invocation, is_redrive_mark, trigger_fact
 from eventbus.moments import when
 from eventbus.names import BusName, Kind, SensorName
 from eventbus.ports import Record
@@ -122,7 +122,7 @@ def _invocation(record: Record) -> Shown:
 
 
 def _dead_letter(record: Record) -> Shown:
-    if header(record.headers, REDRIVE_MARK_HEADER) is not None:
+    if is_redrive_mark(record):
         mark = decode_mark(record)
         line: list[Styled] = [("redriven", "green"), (f"{mark.partition}:{mark.offset}", "")]
         return Shown(line, {"redriven": mark})

@@ -82,6 +82,15 @@ def _action(offset: int = 0, *, partition: int = 2, value: bytes | None = b"[]")
 # --- formats --------------------------------------------------------------------------------------------------------
 
 
+def test_a_dead_letter_with_a_header_of_ours_is_still_a_dead_letter(log: Log) -> None:
+    headers = [(REDRIVE_MARK_HEADER, b"1")]
+    log.bury(Record(NAME.event_topic, 0, 7, 1_000, None, b"?", headers), INVALID_EVENT)
+    [letter] = log.letters()
+    assert letter.fact is not None
+    assert (letter.fact.offset, letter.redriven_at) == (7, None)
+
+
+
 def test_golden_bytes_of_a_mark() -> None:
     written = mark(Record("ns-bus-orders-dlq", 3, 17, 0, b"k", b"v", ()), 1_700_000_000_000)
     assert written == Output(
