@@ -12,6 +12,7 @@ import msgspec
 from eventbus.formats import (
     ACTION_HEADER,
     FLUSH_HEADER,
+    REDRIVEN_HEADER,
     TRIGGER_HEADER,
     ActionFact,
     DeadLetter,
@@ -162,6 +163,27 @@ def check_trigger_records(
         seen.add(match)
     for match in reference.to_join - seen - letters.parked.keys():
         yield _lost_match(reference, match, "is not in the trigger topic")
+
+
+def check_trigger_order(event_topic: str, records: Iterable[Record]) -> Iterator[Violation]:
+    """I1, the first half of the way: in the order of their events, where one partition leads to another."""
+    latest: dict[tuple[int, int], int] = {}
+    for record in records:
+        if header(record.headers, FLUSH_HEADER) or header(record.headers, REDRIVEN_HEADER):
+            continue
+        fact = trigger_fact(record)
+        lane = record.partition, fact.source.partition
+        if fact.source.offset < latest.get(lane, 0):
+            yield Violation(
+                invariant="I1",
+                breach=Breach.OUT_OF_ORDER,
+                what="a trigger record behind one whose event came later",
+                trigger=fact.trigger,
+                events=event_places(event_topic, [fact.source]),
+                place=place_of(record),
+                replica=fact.replica,
+            )
+        latest[lane] = fact.source.offset
 
 
 def check_balance(

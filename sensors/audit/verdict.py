@@ -7,10 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from eventbus.formats import REDRIVE_MARK_HEADER, REDRIVEN_HEADER, header, invocation
+from eventbus.formats import REDRIVEN_HEADER, header, invocation, is_redrive_mark
 from eventbus.names import Stage
 from eventbus.ports import Record
-from sensors.audit.actions import Held, Letters, check_balance, check_sequence, check_trigger_records, check_uses
+from sensors.audit.actions import (
+    Held,
+    Letters,
+    check_balance,
+    check_sequence,
+    check_trigger_order,
+    check_trigger_records,
+    check_uses,
+)
 from sensors.audit.commits import (
     SeenCommit,
     check_at_rest,
@@ -73,7 +81,7 @@ def judge(evidence: Evidence) -> Verdict:
     name = next(iter(evidence.plans.values())).name
     topic = name.event_topic
     reference = _reference(evidence)
-    dead = [record for record in evidence.letters if header(record.headers, REDRIVE_MARK_HEADER) is None]
+    dead = [record for record in evidence.letters if not is_redrive_mark(record)]
     letters = Letters.of(dead)
     notes = [invocation(record) for record in evidence.invocations]
     invocations = check_invocations(
@@ -96,6 +104,7 @@ def judge(evidence: Evidence) -> Verdict:
         dead_lettered=len(dead),
         violations=[
             *check_trigger_records(reference, topic, evidence.triggers, letters),
+            *check_trigger_order(topic, evidence.triggers),
             *check_sequence(reference, topic, own, letters),
             *check_uses(topic, own),
             *check_balance(reference, topic, own, evidence.held, letters),

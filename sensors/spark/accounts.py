@@ -170,7 +170,8 @@ def found_actions(accounts: Accounts, begun: DataFrame | None) -> DataFrame:
     if begun is not None:
         begun = begun.withColumnRenamed("partition", "joined_partition")
         actions = actions.join(begun, ["joined_partition", "key"], "left")
-        judged = f"({judged}) AND (joined_offset IS NULL OR coalesce(joined_offset > begun, false))"
+        impossible = accounts.history.impossible(Kind.TRIGGER, "joined_partition", "joined_offset")
+        judged = f"({judged}) AND (joined_offset IS NULL OR coalesce(joined_offset > begun, false) OR {impossible})"
     content = "CASE WHEN judged OR redriven THEN content END"
     return entries(
         actions.withColumn("judged", F.expr(judged)),

@@ -84,7 +84,7 @@ def _went_on(accounts: Accounts, stage: Stage) -> bool:
     """Whether something came of what is behind the commits that an archive was told, and Kafka has forgotten."""
     if stage not in accounts.history.commits.remembered:
         return False
-    ends = accounts.history.commits.of_stage(stage)
+    ends = accounts.history.commits.reached(stage)
     spans = {partition: (0, end) for partition, end in ends.items()}
     return any(
         not effects.where(f"NOT {inside(spans, partition, offset)}").isEmpty()

@@ -120,10 +120,13 @@ def _check_spec(history: History, plan: SensorPlan) -> None:
 
 
 def _others(history: History, actions: DataFrame) -> list[int]:
-    """Generations that have been at work beside the one that is judged. None is later than all that have committed."""
+    """Generations that have been at work beside the one that is judged.
+
+    None is later than all that have committed, nor earlier than the first, where that is noted.
+    """
     written = {row[0] for row in actions.select("generation").distinct().collect()}
     committed = {*history.origins, *(commit.owner.generation for commit in history.commits.all())}
-    possible = {each for each in written if each <= max(committed, default=0)}
+    possible = {each for each in written if min(history.origins, default=0) <= each <= max(committed, default=0)}
     return sorted({*possible, *history.origins} - {history.generation, 0})
 
 

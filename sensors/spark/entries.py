@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from eventbus.metadata import InvokeCommit
 from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, RELEASED, SUCCEEDED, TAKEN
 from sensors.spark.records import Offsets
-from sensors.spark.workers import ACTION, HELD, LETTER, READ, REDRIVEN, TRIGGER, UNUSED
+from sensors.spark.workers import ACTION, HELD, LETTER, MISPLACED, READ, REDRIVEN, TRIGGER, UNUSED
 from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
-KINDS = {TRIGGER: 1, REDRIVEN: 1, ACTION: 2, LETTER: 3, UNUSED: 4, HELD: 5, READ: 8}
+KINDS = {TRIGGER: 1, REDRIVEN: 1, ACTION: 2, LETTER: 3, UNUSED: 4, HELD: 5, READ: 8, MISPLACED: 9}
 USE, FAILURE = 6, 7
 """An event that a trigger has used, and an action that is due because another was given up."""
 MODES = ("", AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
@@ -123,6 +123,8 @@ def quoted(text: str) -> str:
 
 _TAKEN = "(taken - released)"
 _DONE = "(succeeded + dead)"
+_BEGUN = f"({_DONE} > 0 OR (mode = {MODES.index(AT_MOST_ONCE)} AND {_TAKEN} > 0))"
+"""At most once, what was taken is never put aside: whoever drove it back would do it again."""
 _DUE = "(records - aside)"
 """Of the records of an action, those that were not put aside because of a pause, or because their trigger is gone."""
 _ONCE = "succeeded <= greatest(records - driven_back, 1)"
@@ -145,12 +147,12 @@ SETTLED = "records > 0 AND unfinished = 0"
 """Of actions: all is told, and what is missing will not come."""
 GIVEN_UP = f"mode = {MODES.index(AT_MOST_ONCE)} AND {_TAKEN} = {_DUE} AND {_DONE} < {_DUE} AND {_ONCE}"
 """At most once: taken, and nobody knows whether it was done. That is what this mode may do."""
-REPEATED = f"mode = {MODES.index(AT_LEAST_ONCE)} AND succeeded > 1"
+REPEATED = f"mode = {MODES.index(AT_LEAST_ONCE)} AND NOT {_ONCE}"
 """At least once: done again. That is what this mode may do."""
 MISTREATED = f"""
     (records = 0 AND taken + released + succeeded + failed + dead + lost > 0)
     OR unbacked > 0
-    OR (records > 0 AND unfinished = 0 AND (dead <> letters OR {_DUE} < 0 OR ({_DUE} = 0 AND {_DONE} > 0)))
+    OR (records > 0 AND unfinished = 0 AND (dead <> letters OR {_DUE} < 0 OR ({_DUE} = 0 AND {_BEGUN})))
     OR (unfinished = 0 AND {_DUE} > 0 AND NOT coalesce(CASE
         WHEN mode <> mode_most THEN {_TAKEN} + {_DONE} >= {_DUE}
         WHEN mode = {MODES.index(AT_MOST_ONCE)} THEN {_TAKEN} = {_DUE} AND {_DONE} + lost <= {_DUE} AND {_ONCE}

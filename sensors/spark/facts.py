@@ -131,7 +131,7 @@ def letter_facts(records: DataFrame) -> DataFrame:
 
     `action_within` is the action that it was, and `failed_within` the one that this was the `dlqTrigger`'s action of.
     """
-    facts = records.where(f"NOT {has_header(REDRIVE_MARK_HEADER)}").selectExpr(
+    facts = records.where(f"{has_header(DLQ_HEADER)} OR NOT {has_header(REDRIVE_MARK_HEADER)}").selectExpr(
         "partition AS letter_partition",
         "offset AS letter_offset",
         f"from_json(CAST({header(DLQ_HEADER)} AS string), '{_LETTER}') AS f",

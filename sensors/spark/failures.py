@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from eventbus.hashing import dlq_action_id
+from eventbus.names import Kind
 from sensors.deadletters import ACTION_FAILED
 from sensors.spark.accounts import Accounts
 from sensors.spark.entries import FAILURE, entries, number_of
@@ -23,17 +24,21 @@ def failures(accounts: Accounts) -> DataFrame:
     number = {"trigger": number_of(accounts.names, "trigger")}
     given_up = accounts.letters.where(f"reason = '{ACTION_FAILED}' AND action IS NOT NULL")
     letters = given_up.where(F.col("trigger").isin(due)).selectExpr("action AS about", "trigger")
-    made = accounts.actions.where("failure AND NOT redriven").selectExpr("failed_action AS about", "trigger")
+    finished = accounts.finished()
+    made = accounts.actions.where("failure AND NOT redriven")
+    made = made.selectExpr("failed_action AS about", "trigger", f"{finished} AS known")
     if due or accounts.others:  # else none of them can be in order
         # An action that was driven back has several records: all of its lives are known, or none is judged.
-        finished = accounts.finished()
         own = f"coalesce(generation = {accounts.plan.owner.generation}, {'false' if accounts.others else 'true'})"
         lives = accounts.actions.selectExpr("action AS about", f"{finished} AS known", "NOT redriven AS first")
         lives = lives.unionByName(
             given_up.selectExpr("action AS about", f"{finished} AND {own} AS known", "false AS first")
         )
         whole = lives.groupBy("about").agg(F.expr("bool_and(known) AND bool_or(first)").alias("whole")).where("whole")
-        letters, made = (each.join(whole, "about", "left_semi") for each in (letters, made))
+        letters, judged = (each.join(whole, "about", "left_semi") for each in (letters, made))
+        if accounts.history.complete(Kind.ACTION):  # and what speaks of an action that never was
+            judged = judged.unionByName(made.where("known").join(lives, "about", "left_anti"))
+        made = judged
     owed = entries(letters, str(FAILURE), about=about, columns={"expected": "1", **number})
     return owed.unionByName(entries(made, str(FAILURE), about=about, columns={"found": "1", **number}))
 

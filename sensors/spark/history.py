@@ -32,8 +32,8 @@ from sensors.spark.records import (
 
 EVENT = "event"
 """The event topic, beside the sensor's own (`Kind`)."""
-_IN_ORDER = (Kind.INVOCATION, Kind.ACTION, Kind.TRIGGER, Kind.DLQ, Kind.STATE)
-"""What was driven back has been a dead letter before."""
+_IN_ORDER = (Kind.INVOCATION, Kind.ACTION, Kind.TRIGGER, Kind.STATE, Kind.DLQ)
+"""What was driven back has been a dead letter before, and so has what is held no more because it has expired."""
 CLOCKS_APART_MS = 60_000
 """By so much the clocks of replicas may be behind the brokers': what comes of an event may seem to be older than it."""
 
@@ -78,6 +78,12 @@ class Commits(msgspec.Struct, frozen=True):
             return {partition: commit.position for partition, commit in self.join.items()}
         commits = self.match if stage is Stage.MATCH else self.invoke
         return {partition: commit.offset for partition, commit in commits.items()}
+
+    def reached(self, stage: Stage) -> Mapping[int, int]:
+        """How far it had looked, by partition. Actions finish in any order: what comes before that may be open."""
+        if stage is not Stage.INVOKE:
+            return self.of_stage(stage)
+        return {p: max([each.offset, *(end for _, end in each.finished)]) for p, each in self.invoke.items()}
 
     def all(self) -> list[MatchCommit | JoinCommit | InvokeCommit]:
         return [*self.match.values(), *self.join.values(), *self.invoke.values()]
@@ -190,15 +196,12 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         # What comes of an event is written later: the time in question ends for events only.
         since = None if wanted.since is None else max(wanted.since - CLOCKS_APART_MS, 0)
         open_end = Range(since)
-        slices = {
-            kind: slice_of(
-                bus.cluster,
-                reader,
-                topic,
-                Range() if kind == Kind.STATE else wanted if kind == EVENT else open_end,
-            )
-            for kind, topic in topics.items()
-        }
+        slices = {}
+        for kind, topic in topics.items():
+            if kind == Kind.DLQ:  # that something is held no more may be seen before the letter of the same transaction
+                await_markers(bus.cluster, reader, [topic], SystemClock())
+            asked = Range() if kind == Kind.STATE else wanted if kind == EVENT else open_end
+            slices[kind] = slice_of(bus.cluster, reader, topic, asked)
         events = slice_of(bus.cluster, reader, name.event_topic, Range())
         begun = {stage: frozenset(found) for stage, found in raw_commits(bus, name).items()}
     finally:

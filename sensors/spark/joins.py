@@ -31,6 +31,7 @@ from sensors.spark.workers import (
     ACTION,
     HELD,
     LETTER,
+    MISPLACED,
     READ,
     REDRIVEN,
     REPLICA,
@@ -84,7 +85,7 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
         for batch in batches:
             rows = Rows(JOINED)
             for row in _trigger_rows(rehearsals.topic, batch):
-                rehearsals.tell(row.record, rows, REDRIVEN if row.redriven else TRIGGER)
+                rehearsals.tell(row, rows)
                 if row.judged:
                     rehearsals.evaluate(row.record, row.chunk, row.clock, rows)
             rehearsals.rest(rows)
@@ -129,6 +130,8 @@ class Rehearsals:
         self.topic = self._plan.name.topic(Kind.TRIGGER)
         self._action_topic, self._letter_topic = self._plan.name.topic(Kind.ACTION), self._plan.name.topic(Kind.DLQ)
         self._place: tuple[int, int] = (-1, -1)
+        self._told: dict[tuple[int, int, int], int] = {}
+        """The last event of each partition that was told of, by partition and chunk."""
         self._rehearsal: Rehearsal | None = None
         self._numbers = count()
 
@@ -157,8 +160,9 @@ class Rehearsals:
         for output in self._rehearsal.evaluate(record, clock):
             self._note(output, record, rows)
 
-    def tell(self, record: Record, rows: Rows, kind: str) -> None:
-        """That it is there."""
+    def tell(self, row: _TriggerRow, rows: Rows) -> None:
+        """That it is there, and whether in its place: events of one partition are matched in order."""
+        record = row.record
         if header(record.headers, FLUSH_HEADER) is not None:
             return
         try:
@@ -169,7 +173,14 @@ class Rehearsals:
         place = source.partition, source.offset, record.partition, record.offset, source.timestamp
         said = encode_fact(msgspec.structs.replace(fact, replica=REPLICA))
         content = fingerprint(record.value or b"", said, record.key or b"", record.partition)
+        kind = REDRIVEN if row.redriven else TRIGGER
         rows.add(kind, fact.trigger, fact.key, None, None, *place, None, content, None)
+        if row.redriven:
+            return
+        lane = record.partition, row.chunk, source.partition
+        if self._told.get(lane, source.offset) > source.offset:
+            rows.add(MISPLACED, fact.trigger, fact.key, None, None, *place, None, None, None)
+        self._told[lane] = source.offset
 
     def rest(self, rows: Rows, clock: int = 0) -> None:
         if self._rehearsal is None:

@@ -11,13 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from eventbus.formats import ACTION_HEADER, Invocation, Source, action_fact, header, trigger_fact
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record
-from sensors.audit.actions import Letters, check_letters, check_sequence, check_trigger_records, check_uses
+from sensors.audit.actions import (
+    Letters,
+    check_letters,
+    check_sequence,
+    check_trigger_order,
+    check_trigger_records,
+    check_uses,
+)
 from sensors.audit.dlqactions import check_dlq_actions
 from sensors.audit.expectations import Expectations, Expected, Match
 from sensors.audit.invocations import check_invocations, recorded_calls
@@ -40,8 +47,9 @@ from sensors.spark.entries import (
 )
 from sensors.spark.failures import misstated
 from sensors.spark.leftovers import Leftovers, forged
+from sensors.spark.order import disordered_actions, disordered_trigger_records
 from sensors.spark.report import SHOWN, Notice
-from sensors.spark.workers import ACTION, LETTER, REDRIVEN, TRIGGER
+from sensors.spark.workers import ACTION, LETTER, MISPLACED, REDRIVEN, TRIGGER
 
 _NO_LETTERS = Letters.of(())
 """What the log would not take, and is excused for not being there, does not come here at all."""
@@ -67,9 +75,11 @@ def acquit(accounts: Accounts) -> Findings | None:
         sums.update({(row["kind"], half): row[half] for half in ("high", "low")})
     if any(sums[KINDS[kind], half] % 2**64 for kind in (TRIGGER, ACTION, LETTER) for half in ("high", "low")):
         return None
+    if any(row["kind"] == KINDS[MISPLACED] for row in accounts.brief):
+        return None
     with ThreadPoolExecutor() as beside:
         nothing_used_twice = beside.submit(used_twice(accounts).isEmpty)
-        in_order = beside.submit(_disorder(accounts).isEmpty)
+        in_order = beside.submit(disordered_actions(accounts).isEmpty)
         well_said = beside.submit(misstated(accounts).isEmpty)
         counts = _counts(accounts, [_MISTREATED, _UNMATCHED, _CHANGED, _GIVEN_UP, _REPEATED])
     if any(counts[each] for each in (_MISTREATED, _UNMATCHED, _CHANGED)):
@@ -87,9 +97,10 @@ def judge(accounts: Accounts) -> Findings:
     for condition, check in _CHECKS.items():
         if counts[condition]:
             _note(findings, counts[condition], check(leftovers, leftovers.suspects(condition)))
-    disordered = _disorder(accounts)
-    if count := disordered.count():
+    if count := (disordered := disordered_actions(accounts)).count():
         _note(findings, count, _order(leftovers, disordered.limit(SHOWN)))
+    if count := (disordered := disordered_trigger_records(accounts)).count():
+        _note(findings, count, _trigger_order(leftovers, disordered.limit(SHOWN)))
     if count := (odd := misstated(accounts)).count():
         _note(findings, count, map(leftovers.forged_action, leftovers.records(Kind.ACTION, odd.limit(SHOWN))))
     suspected = sum(counts[condition] for condition in _CHECKS)
@@ -270,6 +281,11 @@ def _judged(
     return check_invocations(left.event_topic, actions, notes, buried=buried, calls=calls, mishaps=None).violations
 
 
+def _trigger_order(left: Leftovers, disorder: DataFrame) -> Iterator[Violation]:
+    pairs = disorder.selectExpr("partition", "explode(array(before_offset, offset)) AS offset").distinct()
+    yield from check_trigger_order(left.event_topic, left.records(Kind.TRIGGER, pairs))
+
+
 def _order(left: Leftovers, disorder: DataFrame) -> Iterator[Violation]:
     """Pairs of neighbours that stand in the wrong order."""
     rows = disorder.collect()
@@ -283,21 +299,6 @@ def _order(left: Leftovers, disorder: DataFrame) -> Iterator[Violation]:
     expected = Expectations()
     expected.actions = sorted((_expected_of(left, record) for record in records), key=lambda each: each.origin)
     yield from check_sequence(expected, left.event_topic, records, _NO_LETTERS)
-
-
-def _disorder(accounts: Accounts) -> DataFrame:
-    """Actions of one trigger and key that stand behind one that was due later. (Sorted by a hash: keys are long.)"""
-    actions = accounts.actions.where("NOT redriven AND NOT failure").selectExpr(
-        "xxhash64(partition, key, origin_partition, joined_offset IS NULL) AS lane",
-        *("partition", "offset", "origin_offset"),
-    )
-    in_log = Window.partitionBy("lane").orderBy("offset")
-    before = actions.select(
-        "*",
-        F.lag("origin_offset").over(in_log).alias("before_origin"),
-        F.lag("offset").over(in_log).alias("before_offset"),
-    )
-    return before.where("before_origin > origin_offset")
 
 
 _GIVEN_UP = f"kind = {KINDS[ACTION]} AND {SETTLED} AND {GIVEN_UP}"

@@ -39,8 +39,9 @@ class Leftovers:
         self.event_topic = accounts.plan.name.event_topic
 
     def suspects(self, condition: str) -> DataFrame:
-        """Some of them: enough to see what is wrong."""
-        return self.accounts.totals.where(condition).select("id_high", "id_low").limit(SHOWN)
+        """Some of them, and always the same: enough to see what is wrong."""
+        found = self.accounts.totals.where(condition).select("id_high", "id_low")
+        return found.orderBy("id_high", "id_low").limit(SHOWN)
 
     def behind(self, rows: DataFrame, kind: int, about: Mapping[str, str], suspects: DataFrame) -> DataFrame:
         """Of these rows, those that the suspects are about."""

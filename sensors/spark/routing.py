@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -10,12 +12,14 @@ from sensors.plan import SensorPlan
 from sensors.rules import Rules
 from sensors.spark import facts
 from sensors.spark.concern import concerns_nobody
-from sensors.spark.entries import inside
+from sensors.spark.entries import inside, quoted
 from sensors.spark.history import CLOCKS_APART_MS, EVENT, History
 from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
 from sensors.spark.records import ENDLESS
 from sensors.spark.workers import MATCHED, Deputy, matching
 
+_REQUIRED = ("specversion", "id", "source", "type")
+_READABLE = " AND ".join(f"get_json_object(CAST(value AS string), '$.{name}') <> ''" for name in _REQUIRED)
 _JOINED = "joined_partition", "joined_offset"
 _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""
@@ -33,7 +37,7 @@ def matched(history: History, deputy: Deputy) -> DataFrame:
 def beginnings(history: History, actions: DataFrame, plan: SensorPlan) -> DataFrame:
     """Where a slot is known to hold nothing: at its first action of this generation of the spec.
 
-    It counts only if all that comes after it is known, too, and what time it was.
+    It counts only if all that comes after it is known, too, and what time it was. All slots are there that have acted.
     """
     judged = history.judged(Kind.TRIGGER)
     remembering = [name for name, each in plan.triggers.items() if _remembers(each.rules)]
@@ -45,7 +49,10 @@ def beginnings(history: History, actions: DataFrame, plan: SensorPlan) -> DataFr
     if forgetting:
         timed = inside({p: (start, ENDLESS) for p, start in _known_times(history).items()}, *_JOINED)
         own = own.where(~F.col("trigger").isin(forgetting) | F.expr(timed))
-    return own.groupBy(F.col("joined_partition").alias("partition"), "key").agg(F.min("joined_offset").alias("begun"))
+    place = F.col("joined_partition").alias("partition"), "key"
+    begun = own.groupBy(*place).agg(F.min("joined_offset").alias("begun"))
+    slots = actions.where("joined_offset IS NOT NULL").select(*place, F.lit(True).alias("acted")).distinct()
+    return slots.join(begun, ["partition", "key"], "left")
 
 
 def _known_times(history: History) -> dict[int, int]:
@@ -93,11 +100,34 @@ def routed(
     judged = inside(history.judged(Kind.TRIGGER), "partition", "offset")
     if begun is not None:
         records = records.join(begun, ["partition", "key"], "left")
-        judged = f"{judged} AND coalesce(offset > begun, false)"
+        judged = f"{judged} AND (coalesce(offset > begun, false) OR {_due_at_least(history, plan)})"
     records = records.withColumn("judged", F.expr(judged))
     if begun is None and Kind.TRIGGER in history.in_order:
         return _as_read(records)
     return _by_slot(plan, records, cuts_of(actions, plan, block))
+
+
+def _due_at_least(history: History, plan: SensorPlan) -> str:
+    """SQL, of trigger records of which the beginning is not known: whether their slot must act if it does so alone.
+
+    It held what came before, too. So if it has never acted, and would have had it held less, an action is lost. With
+    `within` and resets that is certain of events only that are newer than all that came before.
+    """
+    if len(history.origins) > 1 or history.origins.keys() - {0, plan.owner.generation}:
+        return "false"  # it may have held less, by other rules
+    rules = {name: each.rules or Rules() for name, each in plan.triggers.items() if not _remembers(each.rules)}
+    windowed = {name for name, each in rules.items() if each.within is not None or each.resets}
+    newer = f"coalesce(source_timestamp >= {history.since}, true)"
+    if not history.since or history.cut(Kind.TRIGGER):
+        newer = "false"
+    trigger = "substring_index(CAST(key AS string), char(0), 1)"
+    due = f"{_among(trigger, rules.keys() - windowed)} OR ({_among(trigger, windowed)} AND {newer})"
+    return f"(acted IS NULL AND timestamp >= {history.since} AND ({due}))"
+
+
+def _among(column: str, names: Iterable[str]) -> str:
+    listed = ", ".join(map(quoted, sorted(names)))
+    return f"coalesce({column} IN ({listed}), false)" if listed else "false"
 
 
 def _as_read(records: DataFrame) -> DataFrame:
@@ -125,7 +155,7 @@ def _by_slot(plan: SensorPlan, records: DataFrame, cuts: DataFrame | None) -> Da
 
 def time_of_readable() -> Column:
     """A record without an event is a dead letter, and moves no clock."""
-    return F.when(F.col("value").isNotNull(), F.col("source_timestamp"))
+    return F.when(F.expr(_READABLE), F.col("source_timestamp"))
 
 
 def clocked(records: DataFrame) -> DataFrame:

@@ -31,9 +31,9 @@ Batches: TypeAlias = Iterable[pa.RecordBatch]
 Worker: TypeAlias = Callable[[Batches], Batches]
 
 TRIGGER, ACTION, LETTER, UNUSED, HELD, READ = "trigger", "action", "letter", "unused", "held", "read"
-REDRIVEN = "redriven"
+REDRIVEN, MISPLACED = "redriven", "misplaced"
 """Kinds of what comes out. `read` tells how many records went in, and of which times. `redriven` is a trigger record
-that was a dead letter before."""
+that was a dead letter before, `misplaced` one behind another whose event came later."""
 EVENTS, TRIGGERS = "events", "triggers"
 """Where they were from."""
 

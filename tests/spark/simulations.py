@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from eventbus.clock import SystemClock
 from eventbus.names import Kind, Stage
 from sensors.inspection import stable_commits
 from sensors.plan import SensorPlan
-from sensors.spark.history import EVENT, Commits, History, read_origins
+from sensors.spark.entries import inside
+from sensors.spark.history import CLOCKS_APART_MS, EVENT, Commits, History, read_origins
 from sensors.spark.records import Slice
 from sensors.spark.workers import Deputy
 from tests.sim.simulation import Simulation
@@ -57,3 +60,19 @@ def history_of(spark: SparkSession, simulation: Simulation) -> History:
     )
     origins = read_origins(tables[Kind.STATE], topics[Kind.STATE])
     return History(NAME, tables, slices, commits, [], origins)
+
+
+def since(history: History, simulation: Simulation, moment: int) -> History:
+    """What an audit with `--since` sees of it (`look_at`)."""
+    tables, slices = dict(history.tables), dict(history.slices)
+    for kind, whole in history.slices.items():
+        if kind == Kind.STATE:
+            continue
+        first = moment if kind == EVENT else moment - CLOCKS_APART_MS
+        spans = {}
+        for partition, (_, end) in whole.offsets.items():
+            records = (each for each in simulation.records(whole.topic) if each.partition == partition)
+            spans[partition] = (next((each.offset for each in records if each.timestamp >= first), end), end)
+        tables[kind] = history.tables[kind].where(inside(spans, "partition", "offset"))
+        slices[kind] = msgspec.structs.replace(whole, offsets=spans, kept=spans, complete=False)
+    return msgspec.structs.replace(history, tables=tables, slices=slices, since=moment)
