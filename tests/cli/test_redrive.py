@@ -90,7 +90,6 @@ def test_a_dead_letter_with_a_header_of_ours_is_still_a_dead_letter(log: Log) ->
     assert (letter.fact.offset, letter.redriven_at) == (7, None)
 
 
-
 def test_golden_bytes_of_a_mark() -> None:
     written = mark(Record("ns-bus-orders-dlq", 3, 17, 0, b"k", b"v", ()), 1_700_000_000_000)
     assert written == Output(
