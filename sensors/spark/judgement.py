@@ -31,6 +31,7 @@ from sensors.audit.invocations import check_invocations, recorded_calls
 from sensors.audit.violations import Breach, Violation, event_places, place, place_of
 from sensors.deadletters import ACTION_FAILED, INVALID_EVENT, INVALID_RECORD, NO_KEY, SPEC_CHANGED
 from sensors.spark.accounts import ABOUT_LETTERS, UNREADABLE, Accounts, judged_actions, unreadable_actions, used_twice
+from sensors.spark.driven import never_dead
 from sensors.spark.entries import (
     CHANGED,
     FAILURE,
@@ -49,7 +50,7 @@ from sensors.spark.failures import misstated
 from sensors.spark.leftovers import Leftovers, forged
 from sensors.spark.order import disordered_actions, disordered_trigger_records
 from sensors.spark.report import SHOWN, Notice
-from sensors.spark.workers import ACTION, LETTER, MISPLACED, REDRIVEN, TRIGGER
+from sensors.spark.workers import ACTION, DRIVEN_BACK, LETTER, MISPLACED, REDRIVEN, TRIGGER
 
 _NO_LETTERS = Letters.of(())
 """What the log would not take, and is excused for not being there, does not come here at all."""
@@ -75,7 +76,8 @@ def acquit(accounts: Accounts) -> Findings | None:
         sums.update({(row["kind"], half): row[half] for half in ("high", "low")})
     if any(sums[KINDS[kind], half] % 2**64 for kind in (TRIGGER, ACTION, LETTER) for half in ("high", "low")):
         return None
-    if any(row["kind"] == KINDS[MISPLACED] for row in accounts.brief):
+    told = {row["kind"] for row in accounts.brief}
+    if KINDS[MISPLACED] in told or (KINDS[DRIVEN_BACK] in told and not never_dead(accounts).isEmpty()):
         return None
     with ThreadPoolExecutor() as beside:
         nothing_used_twice = beside.submit(used_twice(accounts).isEmpty)
@@ -101,6 +103,8 @@ def judge(accounts: Accounts) -> Findings:
         _note(findings, count, _order(leftovers, disordered.limit(SHOWN)))
     if count := (disordered := disordered_trigger_records(accounts)).count():
         _note(findings, count, _trigger_order(leftovers, disordered.limit(SHOWN)))
+    if count := (driven := never_dead(accounts)).count():
+        _note(findings, count, map(leftovers.undead_record, leftovers.records(Kind.TRIGGER, driven.limit(SHOWN))))
     if count := (odd := misstated(accounts)).count():
         _note(findings, count, map(leftovers.forged_action, leftovers.records(Kind.ACTION, odd.limit(SHOWN))))
     suspected = sum(counts[condition] for condition in _CHECKS)

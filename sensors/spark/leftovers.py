@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from eventbus.errors import FormatError
-from eventbus.formats import ActionFact, Invocation, TriggerFact, action_fact, dead_letter, invocation
+from eventbus.formats import ActionFact, Invocation, TriggerFact, action_fact, dead_letter, invocation, trigger_fact
 from eventbus.names import Kind
 from eventbus.ports import Record
 from sensors.audit.violations import Breach, Violation, event_places, place_of
@@ -98,12 +98,22 @@ class Leftovers:
         fact = action_fact(record)
         return forged(record, fact, event_places(self.event_topic, (event.source for event in fact.events)))
 
+    def undead_record(self, record: Record) -> Violation:
+        fact = trigger_fact(record)
+        what = "a trigger record that says that it was driven back, and was never a dead letter"
+        return forged(record, fact, event_places(self.event_topic, [fact.source]), what)
 
-def forged(record: Record, fact: ActionFact | TriggerFact, events: tuple[str, ...]) -> Violation:
+
+def forged(
+    record: Record,
+    fact: ActionFact | TriggerFact,
+    events: tuple[str, ...],
+    what: str = "a record whose content is not what its events call for",
+) -> Violation:
     return Violation(
         invariant="I1",
         breach=Breach.UNEXPLAINED,
-        what="a record whose content is not what its events call for",
+        what=what,
         trigger=fact.trigger,
         events=events,
         place=place_of(record),

@@ -11,6 +11,7 @@ import pytest
 from eventbus.formats import (
     ACTION_HEADER,
     REDRIVE_MARK_HEADER,
+    REDRIVEN_HEADER,
     TRIGGER_HEADER,
     Failure,
     Source,
@@ -21,15 +22,16 @@ from eventbus.formats import (
     trigger_fact,
 )
 from eventbus.hashing import dlq_action_id
-from eventbus.metadata import InvokeCommit
+from eventbus.metadata import InvokeCommit, JoinCommit
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
 from sensors.audit.violations import Breach, place_of
 from sensors.deadletters import INVALID_RECORD, PAUSED
+from sensors.join import JoinPartition
 from sensors.spark.history import _IN_ORDER
 from tests.spark import worked as worked_module
 from tests.spark.tampering import about, found, given_up_twice, letter, put, report_on, said
-from tests.spark.worked import AT_MOST_ONCE, MANIFEST, Worked, note
+from tests.spark.worked import AT_MOST_ONCE, MANIFEST, REPLICA, TOPOLOGY, Worked, note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +112,32 @@ def test_what_was_taken_is_not_put_aside_to_be_driven_back(spark: SparkSession) 
     worked.notes = [each for each in worked.notes if each.action != fact.id or each.outcome == "taken"]
     letter(worked, taken, PAUSED, trigger=fact.trigger, action=fact.id)
     assert about(report_on(worked.history(spark), worked).violations, taken)
+
+
+def test_a_trigger_record_that_was_driven_back_from_nowhere(spark: SparkSession) -> None:
+    """Of events that the trigger does not even ask for; and what comes of them."""
+    worked = Worked()
+    nobodys = [each for each in worked.events if ("ce_subject", b"unwanted") in each.headers][:2]
+    like = next(each for each in worked.triggers if trigger_fact(each).trigger == "both")
+    own = [each for each in worked.triggers if each.partition == like.partition]
+    join = JoinPartition(worked.plan, TOPOLOGY, like.partition, JoinCommit(worked.owner, 0, 0, {}), REPLICA)
+    join.step(own)
+    driven: list[Record] = []
+    for name, each in zip("ab", nobodys, strict=True):
+        source = Source(each.partition, each.offset, each.timestamp)
+        fact = encode_fact(replace(trigger_fact(like), dependencies=(name,), source=source))
+        headers = [(TRIGGER_HEADER, fact), (REDRIVEN_HEADER, b"1")]
+        offset = worked.join_commits[like.partition].position + len(driven)
+        driven.append(Record(like.topic, like.partition, offset, 2_000_000, like.key, like.value, headers))
+    worked.triggers += driven
+    step = join.step(driven)
+    assert step is not None
+    worked.join_commits[like.partition] = step.commit
+    for output in step.outputs:
+        if output.topic == worked.name.topic(Kind.ACTION):
+            worked.notes.append(note(put(worked.actions, output), "succeeded", status="204"))
+    violations = report_on(worked.history(spark), worked).violations
+    assert all(about(violations, each) for each in driven)
 
 
 class Disorderly(Worked):
