@@ -21,7 +21,7 @@ SPEC_VERSIONS = ("1.0", "0.3")
 DEFAULT_TYPE = "dev.eventbus.event"
 REPLAY_FOR, REPLAY_OF = "replayfor", "replayof"
 """Attributes of a replayed copy: the full name of the only sensor that it is for, and the place of the original."""
-_REQUIRED = ("specversion", "id", "source", "type")
+REQUIRED = ("specversion", "id", "source", "type")
 _NAME = re.compile(r"[a-z0-9]+")
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _JSON_TYPE = re.compile(r"(?i)[^;]*[/+]json\s*(;.*)?")
@@ -69,7 +69,7 @@ class Event(msgspec.Struct, frozen=True):
     def check(self) -> None:
         """Raise `InvalidEvent` with the first rule of the CloudEvents specification that this event breaks."""
         attributes = self.attributes
-        for name in _REQUIRED:
+        for name in REQUIRED:
             value = attributes.get(name)
             if value is None:
                 raise InvalidEvent(f"the required attribute `{name}` is missing")

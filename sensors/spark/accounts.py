@@ -29,6 +29,7 @@ from sensors.plan import SensorPlan
 from sensors.rules import DUPLICATE, EXPIRED, RESET, SUPERSEDED, SUPPRESSED
 from sensors.spark import facts
 from sensors.spark.entries import (
+    DRIVEN_BACK,
     FAILURE,
     KINDS,
     MODES,
@@ -124,7 +125,7 @@ def due_of_events(events: DataFrame, names: Sequence[str]) -> DataFrame:
 def due_of_triggers(accounts: Accounts) -> DataFrame:
     """What join has come to, and what there is of the trigger topic."""
     place = "source_partition", "source_offset"
-    impossible = accounts.history.impossible(EVENT, *place)
+    driven_back = f"(kind = '{REDRIVEN}' AND NOT {accounts.history.impossible(EVENT, *place)})"
     unknown = f"(kind = '{TRIGGER}' AND NOT {_to_judge(accounts.history, EVENT, *place)})"
     reasons = (*_OF_HELD, INVALID_RECORD)
     to_judge = f"(reason IN {reasons} AND timestamp >= {accounts.letters_since})" if accounts.whole else "false"
@@ -132,10 +133,8 @@ def due_of_triggers(accounts: Accounts) -> DataFrame:
     slot = f"CASE WHEN kind <> '{UNUSED}' THEN slot END"  # those are only counted
     content = f"CASE WHEN NOT {_IS_READ} AND NOT unknown THEN content END"
     return entries(
-        accounts.joined.where(
-            f"(kind <> '{LETTER}' OR {to_judge}) AND (kind <> '{REDRIVEN}' OR {impossible})"
-        ).withColumn("unknown", F.expr(unknown)),
-        kind_of("kind"),
+        accounts.joined.where(f"kind <> '{LETTER}' OR {to_judge}").withColumn("unknown", F.expr(unknown)),
+        f"CASE WHEN {driven_back} THEN {DRIVEN_BACK} ELSE {kind_of('kind')} END",
         about={**_PLACE, "slot": slot, "action": "action", "partition": "source_partition", "offset": "source_offset"},
         columns={
             "expected": f"CASE WHEN {due} THEN 1 ELSE 0 END",

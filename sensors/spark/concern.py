@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 from eventbus.cloudevents import CONTENT_TYPE, STRUCTURED, to_kafka
-from eventbus.events import SPEC_VERSIONS, Event
+from eventbus.events import REQUIRED, SPEC_VERSIONS, Event
 from sensors.plan import SensorPlan
 from sensors.spark.entries import quoted
 
-_REQUIRED = ("id", "source", "type")
 _ATTRIBUTE = rf"h.key = '{CONTENT_TYPE}' OR h.key RLIKE r'^ce_(?!data\z|datacontenttype\z)[a-z0-9]+\z'"
 """None that goes by another name as well."""
 _FOREIGN = f"NOT startswith(h.key, 'ce_') AND lower(h.key) <> '{CONTENT_TYPE}'"
@@ -60,7 +59,7 @@ _USUAL = f"headers.key IN ({', '.join(_usual())})"
 
 _SOUND = " AND ".join(
     (
-        *(f"{_attribute(name)} <> ''" for name in _REQUIRED),
+        *(f"{_attribute(name)} <> ''" for name in REQUIRED if name != "specversion"),
         f"{_attribute('specversion')} IN ({_listed(SPEC_VERSIONS)})",
         f"NOT startswith(lower(coalesce({_header(CONTENT_TYPE)}, '')), '{STRUCTURED}')",
         f"is_valid_utf8(array_join(CAST(headers.value AS array<string>), ' ', {_NONE}))",

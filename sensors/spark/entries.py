@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 from eventbus.metadata import InvokeCommit
 from sensors.outcomes import DEAD_LETTERED, FAILED, LOST, RELEASED, SUCCEEDED, TAKEN
 from sensors.spark.records import Offsets
-from sensors.spark.workers import ACTION, DRIVEN_BACK, HELD, LETTER, MISPLACED, READ, REDRIVEN, TRIGGER, UNUSED
+from sensors.spark.workers import ACTION, HELD, LETTER, MISPLACED, READ, REDRIVEN, TRIGGER, UNUSED
 from sensors.tasks import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
-KINDS = {TRIGGER: 1, REDRIVEN: 1, ACTION: 2, LETTER: 3, UNUSED: 4, HELD: 5, READ: 8, MISPLACED: 9, DRIVEN_BACK: 10}
-USE, FAILURE = 6, 7
-"""An event that a trigger has used, and an action that is due because another was given up."""
+KINDS = {TRIGGER: 1, REDRIVEN: 1, ACTION: 2, LETTER: 3, UNUSED: 4, HELD: 5, READ: 8, MISPLACED: 9}
+USE, FAILURE, DRIVEN_BACK = 6, 7, 10
+"""An event that a trigger has used, an action that is due because another was given up, and a trigger record that says
+that it was a dead letter."""
 MODES = ("", AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 OUTCOMES = {
     "taken": TAKEN,

@@ -29,7 +29,6 @@ from sensors.plan import SensorPlan
 from sensors.rehearsal import Rehearsal
 from sensors.spark.workers import (
     ACTION,
-    DRIVEN_BACK,
     HELD,
     LETTER,
     MISPLACED,
@@ -177,7 +176,6 @@ class Rehearsals:
         kind = REDRIVEN if row.redriven else TRIGGER
         rows.add(kind, fact.trigger, fact.key, None, None, *place, None, content, None)
         if row.redriven:
-            rows.add(DRIVEN_BACK, fact.trigger, fact.key, None, None, *place, None, None, None)
             return
         lane = record.partition, row.chunk, source.partition
         if self._told.get(lane, source.offset) > source.offset:

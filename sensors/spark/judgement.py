@@ -34,6 +34,7 @@ from sensors.spark.accounts import ABOUT_LETTERS, UNREADABLE, Accounts, judged_a
 from sensors.spark.driven import never_dead
 from sensors.spark.entries import (
     CHANGED,
+    DRIVEN_BACK,
     FAILURE,
     GIVEN_UP,
     KINDS,
@@ -50,7 +51,7 @@ from sensors.spark.failures import misstated
 from sensors.spark.leftovers import Leftovers, forged
 from sensors.spark.order import disordered_actions, disordered_trigger_records
 from sensors.spark.report import SHOWN, Notice
-from sensors.spark.workers import ACTION, DRIVEN_BACK, LETTER, MISPLACED, REDRIVEN, TRIGGER
+from sensors.spark.workers import ACTION, LETTER, MISPLACED, REDRIVEN, TRIGGER
 
 _NO_LETTERS = Letters.of(())
 """What the log would not take, and is excused for not being there, does not come here at all."""
@@ -77,7 +78,7 @@ def acquit(accounts: Accounts) -> Findings | None:
     if any(sums[KINDS[kind], half] % 2**64 for kind in (TRIGGER, ACTION, LETTER) for half in ("high", "low")):
         return None
     told = {row["kind"] for row in accounts.brief}
-    if KINDS[MISPLACED] in told or (KINDS[DRIVEN_BACK] in told and not never_dead(accounts).isEmpty()):
+    if KINDS[MISPLACED] in told or (DRIVEN_BACK in told and not never_dead(accounts).isEmpty()):
         return None
     with ThreadPoolExecutor() as beside:
         nothing_used_twice = beside.submit(used_twice(accounts).isEmpty)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from eventbus.events import REQUIRED
 from eventbus.names import Kind
 from sensors.plan import SensorPlan
 from sensors.rules import Rules
@@ -18,8 +19,7 @@ from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
 from sensors.spark.records import ENDLESS
 from sensors.spark.workers import MATCHED, Deputy, matching
 
-_REQUIRED = ("specversion", "id", "source", "type")
-_READABLE = " AND ".join(f"get_json_object(CAST(value AS string), '$.{name}') <> ''" for name in _REQUIRED)
+_READABLE = " AND ".join(f"get_json_object(CAST(value AS string), '$.{name}') <> ''" for name in REQUIRED)
 _JOINED = "joined_partition", "joined_offset"
 _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from eventbus.formats import Failure, action_fact, dead_letter
+from eventbus.formats import (
+    ACTION_HEADER,
+    TRIGGER_HEADER,
+    Failure,
+    Source,
+    UsedEvent,
+    action_fact,
+    dead_letter,
+    encode_fact,
+    trigger_fact,
+)
+from eventbus.metadata import JoinCommit
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
 from sensors.audit.violations import Violation, place_of
 from sensors.deadletters import ACTION_FAILED, DeadLetters
 from sensors.dlqactions import dlq_action
+from sensors.join import JoinPartition
 from sensors.redrive import original
 from sensors.spark.audit import audit
 from sensors.spark.history import EVENT, History
@@ -43,6 +55,57 @@ def put(log: list[Record], output: Output) -> Record:
     record = Record(output.topic, output.partition, offset, 4_000_000, output.key, output.value, output.headers)
     log.append(record)
     return record
+
+
+def forge(
+    worked: Worked, like: Record, events: Sequence[Source] | None = None, *, key: bytes | None = None, **changes: Any
+) -> Record:
+    """An action that nothing has called for, and that was invoked. None: it says that it is of the same events."""
+    fact = action_fact(like)
+    if events is not None:
+        used = tuple(UsedEvent((name,), source) for name, source in zip("ab", events, strict=False))
+        fact = replace(fact, events=used)
+    fact = replace(fact, **{"id": f"{len(worked.actions):032x}", **changes})
+    headers = [(ACTION_HEADER, encode_fact(fact))]
+    forged = put(worked.actions, Output(like.topic, like.partition, key or like.key, like.value, headers))
+    worked.invoke(forged)
+    return forged
+
+
+def forge_trigger_records(worked: Worked, sources: Sequence[Source], *headers: tuple[str, bytes]) -> list[Record]:
+    """What comes of them is what has to come of them."""
+    like = next(each for each in worked.triggers if trigger_fact(each).trigger == "both")
+    partition, position = like.partition, worked.join_commits[like.partition].position
+    join = JoinPartition(worked.plan, TOPOLOGY, partition, JoinCommit(worked.owner, 0, 0, {}), REPLICA)
+    join.step([each for each in worked.triggers if each.partition == partition])
+    forged = []
+    for n, source in enumerate(sources):
+        fact = encode_fact(replace(trigger_fact(like), dependencies=("ab"[n],), source=source))
+        there = [(TRIGGER_HEADER, fact), *headers]
+        forged.append(Record(like.topic, partition, position + n, 2_000_000, like.key, like.value, there))
+    worked.triggers += forged
+    step = join.step(forged)
+    assert step is not None
+    worked.join_commits[partition] = step.commit
+    for each in step.outputs:
+        if each.topic == worked.name.topic(Kind.ACTION):
+            worked.invoke(put(worked.actions, each))
+    return forged
+
+
+def changed(name: str, template: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """The manifest, with something else said of one trigger, or (None) nothing."""
+    triggers = [
+        _present({**each, **fields, "template": _present({**each["template"], **(template or {})})})
+        if each["template"]["name"] == name
+        else each
+        for each in MANIFEST["spec"]["triggers"]
+    ]
+    return {**MANIFEST, "spec": {**MANIFEST["spec"], "triggers": triggers}}
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def about(violations: Iterable[Violation], record: Record) -> list[str]:

@@ -15,49 +15,36 @@ from eventbus.formats import (
     TRIGGER_HEADER,
     Failure,
     Source,
-    UsedEvent,
     action_fact,
     dead_letter,
     encode_fact,
     trigger_fact,
 )
 from eventbus.hashing import dlq_action_id
-from eventbus.metadata import InvokeCommit, JoinCommit
+from eventbus.metadata import InvokeCommit
 from eventbus.names import Kind, Stage
 from eventbus.ports import Output, Record
 from sensors.audit.violations import Breach, place_of
 from sensors.deadletters import INVALID_RECORD, PAUSED
-from sensors.join import JoinPartition
 from sensors.spark.history import _IN_ORDER
 from tests.spark import worked as worked_module
-from tests.spark.tampering import about, found, given_up_twice, letter, put, report_on, said
-from tests.spark.worked import AT_MOST_ONCE, MANIFEST, REPLICA, TOPOLOGY, Worked, note
+from tests.spark.tampering import (
+    about,
+    changed,
+    forge,
+    forge_trigger_records,
+    found,
+    given_up_twice,
+    letter,
+    report_on,
+    said,
+)
+from tests.spark.worked import AT_MOST_ONCE, Worked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 replace = msgspec.structs.replace
-
-
-def _with(name: str, **fields: Any) -> dict[str, Any]:
-    """The manifest, with something else said of one trigger, or (None) nothing."""
-    triggers = []
-    for each in MANIFEST["spec"]["triggers"]:
-        own = each["template"] | (fields if each["template"]["name"] == name else {})
-        triggers.append({**each, "template": {field: value for field, value in own.items() if value is not None}})
-    return {**MANIFEST, "spec": {**MANIFEST["spec"], "triggers": triggers}}
-
-
-def _forged(worked: Worked, like: Record, *sources: Source, key: bytes | None = None, **changes: Any) -> Record:
-    """An action that nothing has called for, and that was invoked."""
-    fact = action_fact(like)
-    if sources:
-        fact = replace(fact, events=tuple(UsedEvent((name,), each) for name, each in zip("ab", sources, strict=True)))
-    fact = replace(fact, **{"id": f"{len(worked.actions):032x}", **changes})
-    headers = [(ACTION_HEADER, encode_fact(fact))]
-    forged = put(worked.actions, Output(like.topic, like.partition, key or like.key, like.value, headers))
-    worked.notes.append(note(forged, "succeeded", status="204"))
-    return forged
 
 
 # --- without the beginning --------------------------------------------------------------------------------------------
@@ -66,7 +53,7 @@ def _forged(worked: Worked, like: Record, *sources: Source, key: bytes | None = 
 @pytest.mark.parametrize("rules", [{}, {"within": None, "ttl": "1h", "onExpire": None}], ids=str)
 def test_a_join_that_has_never_fired_is_found_without_the_beginning(spark: SparkSession, rules: dict[str, Any]) -> None:
     class Ruled(Worked):
-        manifest: ClassVar = _with("keyed", **rules)
+        manifest: ClassVar = changed("keyed", rules)
 
     worked = Ruled()
     for lost in [each for each in worked.actions if action_fact(each).joined is not None]:
@@ -80,7 +67,7 @@ def test_a_join_that_has_never_fired_is_found_without_the_beginning(spark: Spark
 def test_an_action_of_what_was_never_there_is_found_without_the_beginning(spark: SparkSession) -> None:
     worked = Worked()
     sources = Source(0, 10**6, 1), Source(0, 10**6 + 1, 1)
-    forged = _forged(worked, worked.action("keyed", 3), *sources, key=b"keyed\0never", joined=(99, 7))
+    forged = forge(worked, worked.action("keyed", 3), sources, key=b"keyed\0never", joined=(99, 7))
     assert about(report_on(worked.history(spark, since=1), worked).violations, forged)
 
 
@@ -101,7 +88,7 @@ def test_a_dlq_action_about_an_action_that_never_was(spark: SparkSession) -> Non
     worked = Worked()
     never = "e" * 32
     due = worked.action("keyed/dlq")
-    forged = _forged(worked, due, id=dlq_action_id(never), failure=Failure(never, "refused", 1))
+    forged = forge(worked, due, id=dlq_action_id(never), failure=Failure(never, "refused", 1))
     assert about(report_on(worked.history(spark), worked).violations, forged)
 
 
@@ -118,24 +105,8 @@ def test_a_trigger_record_that_was_driven_back_from_nowhere(spark: SparkSession)
     """Of events that the trigger does not even ask for; and what comes of them."""
     worked = Worked()
     nobodys = [each for each in worked.events if ("ce_subject", b"unwanted") in each.headers][:2]
-    like = next(each for each in worked.triggers if trigger_fact(each).trigger == "both")
-    own = [each for each in worked.triggers if each.partition == like.partition]
-    join = JoinPartition(worked.plan, TOPOLOGY, like.partition, JoinCommit(worked.owner, 0, 0, {}), REPLICA)
-    join.step(own)
-    driven: list[Record] = []
-    for name, each in zip("ab", nobodys, strict=True):
-        source = Source(each.partition, each.offset, each.timestamp)
-        fact = encode_fact(replace(trigger_fact(like), dependencies=(name,), source=source))
-        headers = [(TRIGGER_HEADER, fact), (REDRIVEN_HEADER, b"1")]
-        offset = worked.join_commits[like.partition].position + len(driven)
-        driven.append(Record(like.topic, like.partition, offset, 2_000_000, like.key, like.value, headers))
-    worked.triggers += driven
-    step = join.step(driven)
-    assert step is not None
-    worked.join_commits[like.partition] = step.commit
-    for output in step.outputs:
-        if output.topic == worked.name.topic(Kind.ACTION):
-            worked.notes.append(note(put(worked.actions, output), "succeeded", status="204"))
+    sources = [Source(each.partition, each.offset, each.timestamp) for each in nobodys]
+    driven = forge_trigger_records(worked, sources, (REDRIVEN_HEADER, b"1"))
     violations = report_on(worked.history(spark), worked).violations
     assert all(about(violations, each) for each in driven)
 
@@ -171,7 +142,7 @@ def test_two_dlq_actions_of_one_name_are_no_repetition(spark: SparkSession) -> N
 
 
 class Forgetful(Worked):
-    manifest: ClassVar = _with("keyed", ttl="1h")
+    manifest: ClassVar = changed("keyed", {"ttl": "1h"})
 
 
 @pytest.mark.parametrize("value", [b"{}", b"hello"])
@@ -216,9 +187,8 @@ def test_what_was_finished_out_of_order_is_not_forgotten(spark: SparkSession) ->
     history = worked.history(spark)
     invoke = {}
     for partition, commit in history.commits.invoke.items():
-        slow = sorted((each for each in worked.actions if each.partition == partition), key=lambda each: each.offset)[
-            -3
-        ]
+        own = [each for each in worked.actions if each.partition == partition]
+        slow = sorted(own, key=lambda each: each.offset)[-3]
         worked.forget_invocations(slow)
         invoke[partition] = InvokeCommit(worked.owner, slow.offset, ((slow.offset + 1, commit.offset),))
     remembered = replace(history.commits, remembered=frozenset(Stage), invoke=invoke)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -13,23 +13,19 @@ from eventbus.formats import (
     REDRIVEN_HEADER,
     TRIGGER_HEADER,
     Source,
-    UsedEvent,
     action_fact,
     dead_letter,
     encode_fact,
-    trigger_fact,
 )
-from eventbus.metadata import JoinCommit
 from eventbus.names import Kind, Stage
-from eventbus.ports import Output, Record
+from eventbus.ports import Record
 from sensors.audit.violations import place_of
 from sensors.deadletters import ACTION_FAILED, EXPIRED_EVENT
-from sensors.join import JoinPartition
 from sensors.redrive import original
 from sensors.spark.audit import audit
 from sensors.spark.records import Range
-from tests.spark.tampering import Later, about, found, put, report_on, said
-from tests.spark.worked import AT_MOST_ONCE, REPLICA, TOPOLOGY, Worked, note
+from tests.spark.tampering import Later, about, forge, forge_trigger_records, found, put, report_on, said
+from tests.spark.worked import AT_MOST_ONCE, Worked, note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,46 +33,18 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 
-def _forge(worked: Worked, like: Record, *events: Source, **changes: Any) -> Record:
-    used = tuple(UsedEvent((name,), source) for name, source in zip("ab", events, strict=False))
-    fact = replace(action_fact(like), id=f"{len(worked.actions):032x}", events=used, **changes)
-    headers = [(ACTION_HEADER, encode_fact(fact))]
-    forged = put(worked.actions, Output(like.topic, like.partition, like.key, like.value, headers))
-    worked.notes += [note(forged, "taken"), note(forged, "succeeded", status="204")]
-    return forged
-
-
-def _forge_trigger_records(worked: Worked, first: int, *headers: tuple[str, bytes]) -> list[Source]:
-    """What comes of them is what has to come of them."""
-    like = next(each for each in worked.triggers if trigger_fact(each).trigger == "both")
-    partition, position = like.partition, worked.join_commits[like.partition].position
-    join = JoinPartition(worked.plan, TOPOLOGY, partition, JoinCommit(worked.owner, 0, 0, {}), REPLICA)
-    join.step([each for each in worked.triggers if each.partition == partition])
-    sources = [Source(0, first + n, 1_000_000) for n in range(2)]
-    for n, source in enumerate(sources):
-        fact = encode_fact(replace(trigger_fact(like), dependencies=("ab"[n],), source=source))
-        there = [(TRIGGER_HEADER, fact), *headers]
-        worked.triggers.append(Record(like.topic, partition, position + n, 2_000_000, like.key, like.value, there))
-    step = join.step(worked.triggers[-2:])
-    assert step is not None
-    worked.join_commits[partition] = step.commit
-    for each in step.outputs:
-        if each.topic == worked.name.topic(Kind.ACTION):
-            worked.notes.append(note(put(worked.actions, each), "succeeded", status="204"))
-    return sources
-
-
 def test_nothing_can_speak_of_what_was_never_there(spark: SparkSession) -> None:
     worked = Worked()
     direct, joined = worked.action(AT_MOST_ONCE, 3), worked.action("both", 3)
     forged = [
-        _forge(worked, direct, Source(0, 10**6, 1_000_000)),
-        _forge(worked, direct, Source(99, 0, 1_000_000)),
-        _forge(worked, direct),
-        _forge(worked, joined, Source(0, 10**6, 1), Source(0, 10**6 + 1, 1), joined=(0, 10**6)),
+        forge(worked, direct, [Source(0, 10**6, 1_000_000)]),
+        forge(worked, direct, [Source(99, 0, 1_000_000)]),
+        forge(worked, direct, []),
+        forge(worked, joined, [Source(0, 10**6, 1), Source(0, 10**6 + 1, 1)], joined=(0, 10**6)),
     ]
-    sources = _forge_trigger_records(worked, 2 * 10**6)
-    sources += _forge_trigger_records(worked, 3 * 10**6, (REDRIVEN_HEADER, b"1"))
+    sources = [Source(0, first + n, 1_000_000) for first in (2 * 10**6, 3 * 10**6) for n in range(2)]
+    forge_trigger_records(worked, sources[:2])
+    forge_trigger_records(worked, sources[2:], (REDRIVEN_HEADER, b"1"))
     called = note(worked.action(AT_MOST_ONCE, 3), "succeeded", status="200")
     worked.notes.append(replace(called, action="d" * 32, partition=99))
     violations = report_on(worked.history(spark), worked).violations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -14,8 +14,8 @@ from sensors.deadletters import ACTION_FAILED, PAUSED
 from sensors.dlqactions import dlq_action
 from sensors.redrive import original
 from sensors.spark.history import History
-from tests.spark.tampering import about, found, given_up_twice, letter, put, report_on, said, without
-from tests.spark.worked import AT_MOST_ONCE, MANIFEST, REPLICA, Worked, note
+from tests.spark.tampering import about, changed, found, given_up_twice, letter, put, report_on, said, without
+from tests.spark.worked import AT_MOST_ONCE, REPLICA, Worked, note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,20 +42,12 @@ def ends_of(worked: Worked) -> dict[int, int]:
     return {p: max(each.offset + 1 for each in worked.actions if each.partition == p) for p in (0, 1)}
 
 
-def _changed(name: str, **fields: Any) -> dict[str, Any]:
-    triggers = [
-        {k: v for k, v in {**each, **(fields if each["template"]["name"] == name else {})}.items() if v is not None}
-        for each in MANIFEST["spec"]["triggers"]
-    ]
-    return {**MANIFEST, "spec": {**MANIFEST["spec"], "triggers": triggers}}
-
-
 class Warned(Worked):
-    manifest: ClassVar = _changed("both", dlqTrigger={"template": {"name": "more", "log": {}}})
+    manifest: ClassVar = changed("both", dlqTrigger={"template": {"name": "more", "log": {}}})
 
 
 class Unwarned(Worked):
-    manifest: ClassVar = _changed("keyed", dlqTrigger=None)
+    manifest: ClassVar = changed("keyed", dlqTrigger=None)
 
 
 def second(worked: Worked, at: int = 12) -> Worked:

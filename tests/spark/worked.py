@@ -97,7 +97,7 @@ class Worked:
         self.actions = self.topic(Kind.ACTION, outputs)
         self.notes: list[Invocation] = []
         for record in self.actions:
-            self._invoke(record, failed=action_fact(record).id == fact.id)
+            self.invoke(record, failed=action_fact(record).id == fact.id)
 
     # --- hands --------------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Worked:
     def notes_of(self, record: Record) -> list[Invocation]:
         return [each for each in self.notes if each.action == action_fact(record).id]
 
-    def _invoke(self, record: Record, *, failed: bool) -> None:
+    def invoke(self, record: Record, *, failed: bool = False) -> None:
         if action_fact(record).trigger == AT_MOST_ONCE:
             self.notes.append(note(record, "taken"))
         self.notes.append(note(record, "dead-lettered" if failed else "succeeded", status="500" if failed else "204"))
