@@ -18,6 +18,7 @@ import pytest
 
 from eventbus import Bus, Event
 from eventbus.cli import replay as module
+from eventbus.clock import SystemClock
 from eventbus.errors import UnproducibleError
 from eventbus.moments import exactly
 from sensors.sensor import Sensor
@@ -53,7 +54,16 @@ def _run(bus: Bus, *manifests: Path, publish: list[Event] | None = None) -> None
             replica.wait_ready()
             for event in publish or []:
                 bus.publish(event)
+                _let_a_millisecond_pass()
             replica.settle()
+
+
+def _let_a_millisecond_pass() -> None:
+    """By `--since` no two events can be told apart that came in the same one."""
+    clock = SystemClock()
+    now = clock.now_ms()
+    while clock.now_ms() == now:
+        pass
 
 
 def _events(cli: Command, on_kafka: list[str]) -> list[dict[str, Any]]:
