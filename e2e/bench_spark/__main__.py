@@ -33,7 +33,7 @@ from sensors.spark.backtest import Backtest
 from sensors.spark.concern import concerns_nobody
 from sensors.spark.history import EVENT, History, look_at
 from sensors.spark.records import Range, connection_options
-from sensors.spark.session import SparkOptions, spark_session
+from sensors.spark.session import FIRST_VERSIONS, SparkOptions, spark_session
 
 REPORT = Path("build/bench-spark.json")
 GOAL = 0.4
@@ -132,7 +132,12 @@ def _count_plainly(bus: Bus, history: History, kinds: tuple[str, ...]) -> int:
     spark = history.tables[EVENT].sparkSession
     options = {**connection_options(bus), "startingOffsets": "earliest"}
     topics = [history.slices[kind].topic for kind in kinds]
-    return sum(spark.read.format("kafka").options(**options, subscribe=topic).load().count() for topic in topics)
+    ours = spark.conf.get(FIRST_VERSIONS)
+    spark.conf.unset(FIRST_VERSIONS)
+    try:
+        return sum(spark.read.format("kafka").options(**options, subscribe=topic).load().count() for topic in topics)
+    finally:
+        spark.conf.set(FIRST_VERSIONS, ours or "")
 
 
 def _count(history: History, kinds: tuple[str, ...]) -> int:

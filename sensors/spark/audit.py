@@ -42,7 +42,7 @@ def audit(
         findings = acquit(accounts)
         if findings is None:
             accounts.release()
-            accounts = keep_accounts(history, deputy, trigger, block=None)
+            accounts = keep_accounts(history, deputy, trigger, before=accounts)
             findings = judge(accounts)
         return AuditReport(
             sensor=str(history.name),

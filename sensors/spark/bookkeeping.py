@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 
 from eventbus.errors import ConfigError
 from eventbus.names import Kind
@@ -14,7 +14,7 @@ from sensors.dlqactions import dlq_name
 from sensors.plan import SensorPlan
 from sensors.spark import accounts as books
 from sensors.spark import facts
-from sensors.spark.accounts import Accounts
+from sensors.spark.accounts import Accounts, Seen
 from sensors.spark.entries import UNSETTLED, added_up, in_brief, inside, quoted
 from sensors.spark.failures import failures
 from sensors.spark.history import History
@@ -28,9 +28,9 @@ BLOCK = 50_000
 
 
 def keep_accounts(
-    history: History, deputy: Deputy, trigger: str | None = None, *, block: int | None = BLOCK
+    history: History, deputy: Deputy, trigger: str | None = None, *, block: int = BLOCK, before: Accounts | None = None
 ) -> Accounts:
-    """Work it all out, in brief or (`block` is None) in detail. `trigger` is the one in question; None: all of them.
+    """Work it all out, in brief or, if it was done so `before`, in detail. `trigger` is the one in question, or all.
 
     In brief, what should be there is only summed up, to be compared with the sum of what is there: that is enough to
     see that nothing is wrong, and not to see what is. And the events of a trigger without keys, which are one sequence
@@ -52,24 +52,25 @@ def keep_accounts(
     wanted = names if trigger is None else _with_dlq(plan, trigger)
     only = "true" if trigger is None else f"trigger IN ({', '.join(map(quoted, wanted))})"
     or_none = f"trigger IS NULL OR {only}"
-    events = matched(history, deputy).where(or_none)
+    seen = Observation()
+    events = matched(history, deputy, seen if before is None else None).where(or_none)
     if letters_since:
         events = events.where(f"kind <> '{LETTER}' OR source_timestamp >= {letters_since}")
     due_of_events = books.due_of_events(events, wanted)
     in_action_topic = tables[Kind.ACTION]
-    if block is None:
+    if before is not None:
         in_action_topic = in_action_topic.mapInArrow(decoding(plan.name.topic(Kind.ACTION)), RECORD)
     recorded = facts.action_facts(in_action_topic)
     recorded = recorded.where(f"action IS NULL OR {only}").persist(StorageLevel.MEMORY_AND_DISK)
     actions = recorded.where("action IS NOT NULL").where(only)
     with ThreadPoolExecutor() as beside:
-        of_events = None if block is None else beside.submit(in_brief(due_of_events).collect)
+        of_events = beside.submit(in_brief(due_of_events).collect) if before is None else None
         others = _others(history, actions)
         if any(other > generation for other in others):
             history = with_ceilings(history, actions)
         whole = history.complete(Kind.TRIGGER) and not history.floors.get(Kind.TRIGGER) and not others
         begun = None if whole else beginnings(history, actions, plan)
-        to_join = routed(history, plan, begun, actions, block)
+        to_join = routed(history, plan, begun, actions, block if before is None else None)
         of_known = inside(history.known(Kind.ACTION), "partition", "offset")
         accounts = Accounts(
             plan=plan,
@@ -87,6 +88,7 @@ def keep_accounts(
             letters=facts.letter_facts(tables[Kind.DLQ]).where(or_none).persist(StorageLevel.MEMORY_AND_DISK),
             totals=actions,
             brief=(),
+            seen=Seen(),
             whole=whole,
             others=others,
             letters_since=letters_since,
@@ -106,7 +108,8 @@ def keep_accounts(
             kept = beside.submit(totals.count)
             brief = in_brief(due_of_triggers.unionByName(there)).collect() + of_events.result()
             kept.result()
-    return msgspec.structs.replace(accounts, totals=totals, brief=brief)
+    told = msgspec.convert(seen.get, Seen) if before is None else before.seen
+    return msgspec.structs.replace(accounts, totals=totals, brief=brief, seen=told)
 
 
 def _check_spec(history: History, plan: SensorPlan) -> None:

@@ -36,7 +36,6 @@ from sensors.spark.workers import (
     REDRIVEN,
     REPLICA,
     TRIGGER,
-    TRIGGERS,
     UNUSED,
     Batches,
     Deputy,
@@ -89,7 +88,7 @@ def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Work
                 if row.judged:
                     rehearsals.evaluate(row.record, row.chunk, row.clock, rows)
             rehearsals.rest(rows)
-            rows.add(READ, None, None, None, TRIGGERS, *[None] * 6, batch.num_rows, None)
+            rows.add(READ, *[None] * 10, batch.num_rows, None)
             yield rows.batch()
         rows = Rows(JOINED)
         rehearsals.end(rows)

@@ -18,7 +18,7 @@ from eventbus.names import Kind
 from sensors.spark.accounts import REASONS, Accounts
 from sensors.spark.entries import GIVEN_UP, KINDS, MODES, REPEATED, SETTLED
 from sensors.spark.report import FIRING, HOUR, INVOKING, WAITING, Bucket, HotKey, Hour, Latency, TriggerReport
-from sensors.spark.workers import ACTION, EVENTS, HELD, READ, TRIGGERS, UNUSED
+from sensors.spark.workers import ACTION, HELD, READ, UNUSED
 
 _STAGES = {
     FIRING: "greatest(written - newest_event, 0)",
@@ -64,17 +64,16 @@ def measure(accounts: Accounts) -> Measures:
         letters_asked = beside.submit(_dead_letters, accounts)
         lives = _lives(accounts)
     durations = durations_asked.result()
-    first, last = told.times()
     name = accounts.plan.name
     return Measures(
         records={
-            name.event_topic: told.read(EVENTS),
-            name.topic(Kind.TRIGGER): told.read(TRIGGERS),
+            name.event_topic: accounts.seen.events,
+            name.topic(Kind.TRIGGER): told.trigger_records(),
             name.topic(Kind.ACTION): sum(row["records"] for row in lives),
             name.topic(Kind.INVOCATION): sum(row["notes"] for row in lives),
         },
-        first=first,
-        last=last,
+        first=accounts.seen.first,
+        last=accounts.seen.last,
         triggers=list(_trigger_reports(accounts, told, [row for row in lives if row["known"]])),
         latencies=list(_latencies(accounts, durations)),
         histogram=_histogram(durations),
@@ -94,12 +93,8 @@ class _Told:
     def __init__(self, accounts: Accounts) -> None:
         self._rows = accounts.brief
 
-    def read(self, where: str) -> int:
-        return sum(row["found"] for row in self._of(READ) if _reason(row) == where)
-
-    def times(self) -> tuple[int | None, int | None]:
-        """When the first and the last event came."""
-        return next(((row["first"], row["last"]) for row in self._of(READ) if _reason(row) == EVENTS), (None, None))
+    def trigger_records(self) -> int:
+        return sum(row["found"] for row in self._of(READ))
 
     def held(self, trigger: int) -> int:
         return sum(row["found"] for row in self._of(HELD) if row["trigger"] == trigger)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
 from eventbus.events import REQUIRED
@@ -25,13 +25,14 @@ _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""
 
 
-def matched(history: History, deputy: Deputy) -> DataFrame:
-    """Of an event that concerns nobody, workers only learn that it was there."""
+def matched(history: History, deputy: Deputy, seen: Observation | None = None) -> DataFrame:
+    """What match makes of the events. `seen` is told about all of them (`accounts.Seen`), whomever they concern."""
     events = history.tables[EVENT].where(inside(history.judged(EVENT), "partition", "offset"))
-    events = events.withColumn("unwanted", F.expr(concerns_nobody(deputy.plan)))
-    told = (f"CASE WHEN NOT unwanted THEN {name} END AS {name}" for name in ("key", "value", "headers"))
-    told_of = events.selectExpr("partition", "offset", "timestamp", *told, "unwanted")
-    return told_of.mapInArrow(matching(deputy), MATCHED)
+    if seen is not None:
+        events = events.observe(
+            seen, F.count("*").alias("events"), F.min("timestamp").alias("first"), F.max("timestamp").alias("last")
+        )
+    return events.where(f"NOT {concerns_nobody(deputy.plan)}").mapInArrow(matching(deputy), MATCHED)
 
 
 def beginnings(history: History, actions: DataFrame, plan: SensorPlan) -> DataFrame:

@@ -33,6 +33,8 @@ CONNECTOR = Software(
 )
 """Its lock has what PySpark does not bring itself; newer versions of the connector do not resolve completely."""
 
+FIRST_VERSIONS = "spark.sql.sources.useV1SourceList"
+"""Spark's setting of which sources it reads as it did before version 3."""
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _STANDARD_ERROR = 2
 _LOCAL: dict[str, Any] = {
@@ -57,6 +59,9 @@ _ALWAYS: dict[str, Any] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     "spark.sql.streaming.metricsEnabled": "false",
+    # All but `kafka`: the first version of that source, Spark's default, makes Java objects of every record and its
+    # headers, and rows of those.
+    FIRST_VERSIONS: "avro,csv,json,orc,parquet,text",
 }
 
 _TALKERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

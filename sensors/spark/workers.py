@@ -32,11 +32,8 @@ Worker: TypeAlias = Callable[[Batches], Batches]
 
 TRIGGER, ACTION, LETTER, UNUSED, HELD, READ = "trigger", "action", "letter", "unused", "held", "read"
 REDRIVEN, MISPLACED = "redriven", "misplaced"
-"""Kinds of what comes out. `read` tells how many records went in, and of which times. `redriven` is a trigger record
+"""Kinds of what comes out. `read` tells how many records went in. `redriven` is a trigger record
 that says that it was a dead letter before, `misplaced` one behind another whose event came later."""
-EVENTS, TRIGGERS = "events", "triggers"
-"""Where they were from."""
-
 MATCHED = (
     "kind string, trigger string, slot string, action string, reason string, source_partition int, "
     "source_offset bigint, source_timestamp bigint, content bigint"
@@ -73,7 +70,7 @@ def begin(deputy: Deputy) -> SensorPlan:
 
 
 def matching(deputy: Deputy) -> Worker:
-    """Rows of `records.RECORD`, and whether they are `unwanted` → rows of `MATCHED`."""
+    """Rows of `records.RECORD` → rows of `MATCHED`."""
 
     def work(batches: Batches) -> Batches:
         plan = begin(deputy)
@@ -81,7 +78,7 @@ def matching(deputy: Deputy) -> Worker:
         trigger_topic, action_topic = plan.name.topic(Kind.TRIGGER), plan.name.topic(Kind.ACTION)
         for batch in batches:
             rows = Rows(MATCHED)
-            for record in records_of(plan.name.event_topic, batch.filter(pc.invert(batch.column("unwanted")))):
+            for record in records_of(plan.name.event_topic, batch):
                 source = record.partition, record.offset, record.timestamp
                 for output in matcher.outputs(record):
                     if output.topic == trigger_topic:
@@ -92,9 +89,6 @@ def matching(deputy: Deputy) -> Worker:
                     else:
                         letter = dead_letter(as_record(output))
                         rows.add(LETTER, letter.trigger, "", None, letter.reason, *source, None)
-            if batch.num_rows:
-                times = pc.min_max(batch.column("timestamp")).as_py()
-                rows.add(READ, None, None, None, EVENTS, None, times["min"], times["max"], batch.num_rows)
             yield rows.batch()
 
     return work
