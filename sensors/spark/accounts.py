@@ -5,7 +5,7 @@ Every function here makes entries (`entries`) of one kind; `bookkeeping` puts th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import msgspec
@@ -40,23 +40,19 @@ from sensors.spark.entries import (
     inside,
     kind_of,
     number_of,
+    quoted,
     under_way,
 )
 from sensors.spark.history import EVENT, History
+from sensors.spark.records import ENDLESS
+from sensors.spark.routing import Seen
 from sensors.spark.workers import ACTION, HELD, LETTER, READ, REDRIVEN, TRIGGER, UNUSED
+from sensors.tasks import EXACTLY_ONCE
 
 _OF_EVENTS = (INVALID_EVENT, TRANSFORM_FAILED, NO_KEY)
 _ASIDE = (PAUSED, SPEC_CHANGED)
 _OF_ACTIONS = (ACTION_FAILED, *_ASIDE)
 _OF_HELD = (EXPIRED_EVENT, FLUSHED, SPEC_CHANGED)
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """What there was of the event topic. Should a cluster lose a worker, what that one has read counts again."""
-
-    events: int = 0
-    first: int | None = None
-    last: int | None = None
 
 
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +78,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen
     whole: bool
     """Whether the trigger topic is known from its beginning, and one generation of the spec has dealt with it all."""
+    modes: Mapping[str, str]
+    """How the manifest wants actions to be invoked, by trigger."""
     others: Sequence[int]
     """Which generations of the spec beside the one that is judged have been at work."""
     letters_since: int
@@ -224,6 +222,10 @@ def uses(accounts: Accounts) -> DataFrame:
 def notes(accounts: Accounts) -> DataFrame:
     counted = {column: f"CASE WHEN outcome = '{outcome}' THEN 1 ELSE 0 END" for column, outcome in OUTCOMES.items()}
     attempted = f"outcome NOT IN ('{OUTCOMES['taken']}', '{OUTCOMES['released']}')"
+    mode = f"nullif({number_of(MODES, 'mode')}, 0) - 1"
+    if not accounts.others:  # then there has been one for each trigger
+        asked = (f"WHEN trigger = {quoted(name)} THEN {MODES.index(each)}" for name, each in accounts.modes.items())
+        mode = f"CASE WHEN mode = '{EXACTLY_ONCE}' THEN {mode} {' '.join(asked)} END"
     return entries(
         accounts.invocations,
         str(KINDS[ACTION]),
@@ -231,8 +233,8 @@ def notes(accounts: Accounts) -> DataFrame:
         columns={
             **counted,
             "trigger": number_of(accounts.names, "trigger"),
-            "mode": f"{number_of(MODES, 'mode')} - 1",
-            "mode_most": f"{number_of(MODES, 'mode')} - 1",
+            "mode": mode,
+            "mode_most": mode,
             "started": f"CASE WHEN {attempted} THEN started END",
             "ended": f"CASE WHEN {attempted} THEN ended END",
         },
@@ -252,15 +254,17 @@ ABOUT_LETTERS = {
 def letters(accounts: Accounts) -> DataFrame:
     """What the dead letters say of actions, and what of events."""
     history = accounts.history
-    events = inside(history.judged(EVENT), "partition", "offset")
+    events = _to_judge(history, EVENT, "partition", "offset")
     triggers = inside(history.judged(Kind.TRIGGER), "partition", "offset")
     known = f"timestamp >= {accounts.letters_since}"
     of_events = f"(reason IN {_OF_EVENTS} AND {known} AND {events})"
     # What a plain trigger held for long has no place in the trigger topic any more.
-    of_held = f"(reason IN {_OF_HELD} AND {known} AND event_trigger IS NOT NULL AND (offset < 0 OR {triggers}))"
+    held = f"offset < 0 OR {triggers} OR {history.impossible(EVENT, 'event_partition', 'event_offset')}"
+    of_held = f"(reason IN {_OF_HELD} AND {known} AND event_trigger IS NOT NULL AND ({held}))"
     of_unreadable = f"(reason = '{INVALID_RECORD}' AND stage = '{Stage.JOIN}' AND {known} AND {triggers})"
     of_held, of_unreadable = (each if accounts.whole else "false" for each in (of_held, of_unreadable))
-    actions = inside(history.known(Kind.ACTION), "partition", "offset")
+    place = "partition", "offset"
+    actions = f"({inside(history.known(Kind.ACTION), *place)} OR {history.impossible(Kind.ACTION, *place)})"
     of_actions = f"(reason IN {_OF_ACTIONS} AND action IS NOT NULL AND {actions})"
     return entries(
         accounts.letters.where(f"{of_events} OR {of_held} OR {of_unreadable} OR {of_actions}"),
@@ -306,13 +310,14 @@ def not_swept(accounts: Accounts) -> DataFrame:
     Those that its state topic still holds need no dead letter yet; those that the core would still hold may have one.
     """
     burying = [name for name, each in accounts.plan.triggers.items() if each.rules and each.rules.bury_expired]
-    held = accounts.joined.where(f"kind = '{HELD}'").selectExpr(
-        "trigger",
-        "slot",
-        "source_partition AS partition",
-        "source_offset AS offset",
-        f"explode(array{_OF_HELD}) AS reason",
-    )
+    may_be = {
+        EXPIRED_EVENT: F.col("trigger").isin(burying),
+        FLUSHED: F.col("partition").isin(_gone_on(accounts.history)),
+        SPEC_CHANGED: F.lit(True),  # another generation may have come while all this was read
+    }
+    reasons = F.array_compact(F.array(*(F.when(possible, F.lit(reason)) for reason, possible in may_be.items())))
+    held = accounts.joined.where(f"kind = '{HELD}'").withColumn("reason", F.explode(reasons))
+    held = held.selectExpr("trigger", "slot", "source_partition AS partition", "source_offset AS offset", "reason")
     may_be_there = entries(held, str(KINDS[LETTER]), about=_HELD_ABOUT, columns={"records": "1"})
     if not burying:
         return may_be_there
@@ -320,6 +325,13 @@ def not_swept(accounts: Accounts) -> DataFrame:
     state = state.withColumn("reason", F.lit(EXPIRED_EVENT))
     may_not_be_there = entries(state, str(KINDS[LETTER]), about=_HELD_ABOUT, columns={"unfinished": "1"})
     return may_be_there.unionByName(may_not_be_there)
+
+
+def _gone_on(history: History) -> list[int]:
+    """Partitions of the trigger topic in which there is more than what is judged."""
+    ahead = {partition: (end, ENDLESS) for partition, (_, end) in history.judged(Kind.TRIGGER).items()}
+    rows = history.tables[Kind.TRIGGER].where(inside(ahead, "partition", "offset")).select("partition").distinct()
+    return [row["partition"] for row in rows.collect()]
 
 
 def _refused(accounts: Accounts) -> DataFrame:

@@ -26,7 +26,7 @@ from sensors.spark.facts import trigger_facts
 from sensors.spark.joins import OUTCOME, Arrival, rehearsing
 from sensors.spark.packets import PACKET, packing, unpacking
 from sensors.spark.report import HOUR, SHOWN, Firings
-from sensors.spark.routing import clocked, time_of_readable
+from sensors.spark.routing import clocked, timed
 from sensors.spark.workers import ACTION, HELD, LETTER, UNUSED, Deputy
 
 _ROOM = 2
@@ -103,7 +103,7 @@ class Backtest:
         facts = trigger_facts(records)
         clocks: Mapping[int, int] = {}
         if _something_expires(deputy.plan):
-            rows = facts.groupBy("partition").agg(F.max(time_of_readable()).alias("last")).collect()
+            rows = timed(facts).groupBy("partition").agg(F.max("time").alias("last")).collect()
             clocks = {row["partition"]: row["last"] or 0 for row in rows}
         arrivals = _arrivals_of_triggers(facts)
         met = arrivals.repartition(_places(records), "key").sortWithinPartitions("partition", *ORDER)
@@ -156,7 +156,7 @@ class Backtest:
         """An event is offered to the triggers in the order of the manifest."""
         names = F.array(*map(F.lit, self.plan.triggers))
         number = F.array_position(names, F.col("trigger"))
-        return [*map(F.col, ORDER), number, F.col("slot")]
+        return [*map(F.col, ORDER), number, F.col("number")]
 
 
 ids_in = msgspec.json.Decoder(Ids).decode
@@ -170,7 +170,7 @@ def _arrivals_of_triggers(facts: DataFrame) -> DataFrame:
     arrivals = clocked(facts).withColumns(
         {"moment": F.col("clock"), "origin_partition": F.col("partition"), "origin_offset": F.col("offset")}
     )
-    return arrivals.select(*Arrival._fields)
+    return arrivals.withColumn("number", F.lit(0)).select(*Arrival._fields)
 
 
 def _asks_for_time(plan: SensorPlan) -> bool:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 
 from eventbus.errors import ConfigError
 from eventbus.names import Kind
@@ -14,13 +14,13 @@ from sensors.dlqactions import dlq_name
 from sensors.plan import SensorPlan
 from sensors.spark import accounts as books
 from sensors.spark import facts
-from sensors.spark.accounts import Accounts, Seen
+from sensors.spark.accounts import Accounts
 from sensors.spark.entries import UNSETTLED, added_up, in_brief, inside, quoted
 from sensors.spark.failures import failures
 from sensors.spark.history import History
 from sensors.spark.known import known_since, with_ceilings, with_floors, with_letters
 from sensors.spark.records import RECORD
-from sensors.spark.routing import beginnings, joined, matched, routed
+from sensors.spark.routing import Seen, beginnings, joined, matched, routed, seen_by
 from sensors.spark.workers import LETTER, Deputy, decoding
 
 BLOCK = 50_000
@@ -52,11 +52,11 @@ def keep_accounts(
     wanted = names if trigger is None else _with_dlq(plan, trigger)
     only = "true" if trigger is None else f"trigger IN ({', '.join(map(quoted, wanted))})"
     or_none = f"trigger IS NULL OR {only}"
-    seen = Observation()
-    events = matched(history, deputy, seen if before is None else None).where(or_none)
+    events = matched(history, deputy, observed=before is None).where(or_none)
     if letters_since:
         events = events.where(f"kind <> '{LETTER}' OR source_timestamp >= {letters_since}")
     due_of_events = books.due_of_events(events, wanted)
+    events_in_brief = in_brief(due_of_events)
     in_action_topic = tables[Kind.ACTION]
     if before is not None:
         in_action_topic = in_action_topic.mapInArrow(decoding(plan.name.topic(Kind.ACTION)), RECORD)
@@ -64,7 +64,7 @@ def keep_accounts(
     recorded = recorded.where(f"action IS NULL OR {only}").persist(StorageLevel.MEMORY_AND_DISK)
     actions = recorded.where("action IS NOT NULL").where(only)
     with ThreadPoolExecutor() as beside:
-        of_events = beside.submit(in_brief(due_of_events).collect) if before is None else None
+        of_events = beside.submit(events_in_brief.collect) if before is None else None
         others = _others(history, actions)
         if any(other > generation for other in others):
             history = with_ceilings(history, actions)
@@ -91,6 +91,7 @@ def keep_accounts(
             seen=Seen(),
             whole=whole,
             others=others,
+            modes=deputy.modes,
             letters_since=letters_since,
             known_since=max(history.since, known_since(history, Kind.INVOCATION), letters_since),
         )
@@ -108,8 +109,8 @@ def keep_accounts(
             kept = beside.submit(totals.count)
             brief = in_brief(due_of_triggers.unionByName(there)).collect() + of_events.result()
             kept.result()
-    told = msgspec.convert(seen.get, Seen) if before is None else before.seen
-    return msgspec.structs.replace(accounts, totals=totals, brief=brief, seen=told)
+    seen = seen_by(events_in_brief) if before is None else before.seen
+    return msgspec.structs.replace(accounts, totals=totals, brief=brief, seen=seen)
 
 
 def _check_spec(history: History, plan: SensorPlan) -> None:

@@ -149,7 +149,7 @@ GIVEN_UP = f"mode = {MODES.index(AT_MOST_ONCE)} AND {_TAKEN} = {_DUE} AND {_DONE
 REPEATED = f"mode = {MODES.index(AT_LEAST_ONCE)} AND NOT {_ONCE}"
 """At least once: done again. That is what this mode may do."""
 MISTREATED = f"""
-    (records = 0 AND taken + released + succeeded + failed + dead + lost > 0)
+    (records = 0 AND taken + released + succeeded + failed + dead + lost + letters + aside > 0)
     OR unbacked > 0
     OR (records > 0 AND unfinished = 0 AND (dead <> letters OR {_DUE} < 0 OR ({_DUE} = 0 AND {_BEGUN})))
     OR (unfinished = 0 AND {_DUE} > 0 AND NOT coalesce(CASE

@@ -19,6 +19,8 @@ from eventbus.formats import (
 )
 
 _TRIGGER = "t string, d array<string>, e array<bigint>, s string, r string, k string"
+_NEEDED = ("f.t", "f.d", "f.s", "f.e[0]", "f.e[1]", "f.e[2]")
+_READABLE = f"{' AND '.join(f'{each} IS NOT NULL' for each in _NEEDED)} AS readable"
 _ACTION = "id string, t string, e array<array<array<string>>>, g bigint, k string, j array<bigint>, f array<string>"
 _INVOCATION = (
     "action string, trigger string, outcome string, mode string, partition int, offset bigint, "
@@ -46,15 +48,23 @@ def _said(json: str, schema: str) -> str:
     return f"inline(array(from_json(CAST({json} AS string), '{schema}')))"
 
 
-def _fingerprint(fact: str) -> str:
+def _fingerprint(fact: str, partition: str = "partition") -> str:
     """SQL: `workers.fingerprint` of a record, without its writer, who is an `r` of the fact."""
     said = rf"""regexp_replace(CAST({fact} AS string), r',"r":"(?:[^"\\]|\\.)*"', '')"""
-    rest = f"concat(CAST({said} AS binary), coalesce(key, X''), CAST(CAST(partition AS string) AS binary))"
+    rest = f"concat(CAST({said} AS binary), coalesce(key, X''), CAST(CAST({partition} AS string) AS binary))"
     return f"crc32(coalesce(value, X'')) ^ shiftleft(crc32({rest}), 31)"
 
 
+def trigger_content() -> str:
+    """SQL, of `trigger_facts`: all that a record says, but for its writer."""
+    return _fingerprint("fact")
+
+
 def trigger_facts(records: DataFrame) -> DataFrame:
-    """Records of the trigger topic. `source_…` is where the event stands in the event topic."""
+    """Records of the trigger topic. `source_…` is where the event stands in the event topic.
+
+    `readable`: as far as Spark can tell, the core can read the fact.
+    """
     facts = records.selectExpr(
         "partition",
         "offset",
@@ -74,6 +84,7 @@ def trigger_facts(records: DataFrame) -> DataFrame:
         "fact",
         "flush",
         "redriven",
+        _READABLE,
         "f.t AS trigger",
         "coalesce(f.k, '') AS slot",
         "f.s AS shape",
@@ -130,6 +141,7 @@ def letter_facts(records: DataFrame) -> DataFrame:
     """Records of the dead-letter topic; `event_…` is the event that a held one was, where it was one.
 
     `action_within` is the action that it was, and `failed_within` the one that this was the `dlqTrigger`'s action of.
+    `event_content` is all that a trigger record says that is driven back from here.
     """
     facts = records.where(f"{has_header(DLQ_HEADER)} OR NOT {has_header(REDRIVE_MARK_HEADER)}").selectExpr(
         "partition AS letter_partition",
@@ -138,6 +150,9 @@ def letter_facts(records: DataFrame) -> DataFrame:
         f"from_json(CAST({header(TRIGGER_HEADER)} AS string), '{_TRIGGER}') AS h",
         f"from_json(CAST({header(ACTION_HEADER)} AS string), 'id string, f array<string>') AS a",
         "timestamp AS letter_timestamp",
+        "key",
+        "value",
+        f"{header(TRIGGER_HEADER)} AS event_fact",
     )
     return facts.selectExpr(
         "letter_partition",
@@ -146,6 +161,7 @@ def letter_facts(records: DataFrame) -> DataFrame:
         "f.*",
         "a.id AS action_within",
         "a.f[0] AS failed_within",
+        f"CASE WHEN event_fact IS NOT NULL THEN {_fingerprint('event_fact', 'f.partition')} END AS event_content",
         "h.t AS event_trigger",
         "coalesce(h.k, '') AS event_slot",
         "CAST(h.e[0] AS int) AS event_partition",

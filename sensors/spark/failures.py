@@ -8,12 +8,16 @@ from pyspark.sql import functions as F
 from eventbus.hashing import dlq_action_id
 from eventbus.names import Kind
 from sensors.deadletters import ACTION_FAILED
+from sensors.dlqactions import dlq_name
 from sensors.spark.accounts import Accounts
 from sensors.spark.entries import FAILURE, entries, number_of
 from sensors.spark.workers import Batches, Rows
 
-_SAID = "partition, slot, generation, joined_partition, joined_offset, events, newest_event, content & 2147483647"
-"""What both actions say. The lower half of `content` is about the value alone."""
+_SAID = (
+    "partition, slot, generation, joined_partition, joined_offset, events, newest_event, content & 2147483647, "
+    "startswith(key, CAST(concat(trigger, char(0)) AS binary)), substring(key, octet_length(trigger) + 2)"
+)
+"""What both actions say. The lower half of `content` is about the value alone; a key begins with the trigger's name."""
 _PAIR = "partition int, offset bigint, made string, about string, misstated int"
 
 
@@ -47,11 +51,11 @@ def misstated(accounts: Accounts) -> DataFrame:
     """Places of such actions that say something else than what was given up, or have another name."""
     if not any(each.has_dlq_trigger for each in accounts.plan.triggers.values()):
         return accounts.actions.select("partition", "offset").limit(0)
-    said = f"xxhash64({_SAID})"
     made = accounts.actions.where("failure").selectExpr(
-        "failed_action AS about", "action AS made", "partition", "offset", f"{said} AS says"
+        "failed_action AS about", "action AS made", "partition", "offset", f"xxhash64(trigger, {_SAID}) AS says"
     )
-    given_up = accounts.actions.selectExpr("action AS about", f"{said} AS said")
+    due = f"xxhash64(concat(trigger, '{dlq_name('')}'), {_SAID})"
+    given_up = accounts.actions.selectExpr("action AS about", f"{due} AS said")
     # What was given up may have been driven back, and may then be there several times.
     pairs = made.join(given_up, "about").groupBy("partition", "offset", "made", "about")
     judged = pairs.agg(F.expr("CAST(NOT bool_or(says = said) AS int)").alias("misstated"))

@@ -85,8 +85,22 @@ class Commits(msgspec.Struct, frozen=True):
             return self.of_stage(stage)
         return {p: max([each.offset, *(end for _, end in each.finished)]) for p, each in self.invoke.items()}
 
+    def without_reopened(self, later: Commits) -> Commits:
+        """These, without actions that were given back since then: who had taken them ahead no longer has."""
+        invoke = {p: _in_both(each, later.invoke.get(p, each)) for p, each in self.invoke.items()}
+        return msgspec.structs.replace(self, invoke=invoke)
+
     def all(self) -> list[MatchCommit | JoinCommit | InvokeCommit]:
         return [*self.match.values(), *self.join.values(), *self.invoke.values()]
+
+
+def _in_both(one: InvokeCommit, other: InvokeCommit) -> InvokeCommit:
+    """What both say is finished."""
+    offset = min(one.offset, other.offset)
+    spans = [(0, one.offset), *one.finished], [(0, other.offset), *other.finished]
+    common = ((max(a, c), min(b, d)) for a, b in spans[0] for c, d in spans[1])
+    finished = sorted((start, end) for start, end in common if offset < end and start < end)
+    return msgspec.structs.replace(one, offset=offset, finished=tuple(finished))
 
 
 def raw_commits(bus: Bus, name: SensorName) -> RawCommits:
@@ -122,7 +136,7 @@ class History(msgspec.Struct, frozen=True):
     generation: int = 0
     """Of the spec, which is judged; what others have done is not."""
     ends: Mapping[str, Mapping[int, int]] = {}
-    """Where the inputs have ended after all others were looked at; none: where their slices end."""
+    """Where events, trigger records and actions have ended after all was looked at; none: where the slices end."""
     begun: Mapping[Stage, frozenset[int]] = {}
     """Which partitions have commits by now: a stage may have made its first ones after the others were asked for."""
     floors: Mapping[str, Mapping[int, int]] = {}
@@ -202,8 +216,14 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
                 await_markers(bus.cluster, reader, [topic], SystemClock())
             asked = Range() if kind == Kind.STATE else wanted if kind == EVENT else open_end
             slices[kind] = slice_of(bus.cluster, reader, topic, asked)
-        events = slice_of(bus.cluster, reader, name.event_topic, Range())
-        begun = {stage: frozenset(found) for stage, found in raw_commits(bus, name).items()}
+        ends = {
+            kind: {
+                partition: end for partition, (_, end) in slice_of(bus.cluster, reader, topic, Range()).offsets.items()
+            }
+            for kind, topic in topics.items()
+            if kind in (EVENT, Kind.TRIGGER, Kind.ACTION)
+        }
+        later = raw_commits(bus, name)
     finally:
         reader.close()
     tables: dict[str, DataFrame] = {}
@@ -217,7 +237,8 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
         missing += lost
     origins = read_origins(tables[Kind.STATE], slices[Kind.STATE].topic)
     in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))
-    ends = {EVENT: {partition: end for partition, (_, end) in events.offsets.items()}}
+    begun = {stage: frozenset(found) for stage, found in later.items()}
+    commits = commits.without_reopened(Commits.decoded(later))
     return History(name, tables, slices, commits, missing, origins, in_order, wanted.since or 0, ends=ends, begun=begun)
 
 

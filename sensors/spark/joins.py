@@ -65,10 +65,10 @@ TRIGGER_ROW = (
 )
 """What `joining` wants to know of a record of the trigger topic."""
 
-OUTCOME = f"{JOINED}, moment bigint, origin_partition int, origin_offset bigint"
+OUTCOME = f"{JOINED}, moment bigint, origin_partition int, origin_offset bigint, number int"
 """What one arrival causes, and which (null: nobody but time itself). Offsets are numbers in order of arrival."""
 
-_NOBODY = (None, None, None)
+_NOBODY = (None, None, None, None)
 
 
 def joining(deputy: Deputy, *, clocks: Mapping[int, int], payload: bool) -> Worker:
@@ -138,7 +138,7 @@ class Rehearsals:
         """What these cause, as rows of `OUTCOME`."""
         rows = Rows(OUTCOME)
         for arrival in arrivals:
-            rows.about = arrival.moment, arrival.origin_partition, arrival.origin_offset
+            rows.about = arrival.moment, arrival.origin_partition, arrival.origin_offset, arrival.number
             self.evaluate(arrival.record(self.topic, next(self._numbers)), 0, arrival.clock, rows)
         rows.about = _NOBODY
         self.rest(rows)
@@ -245,13 +245,14 @@ def _trigger_rows(topic: str, batch: pa.RecordBatch) -> Iterator[_TriggerRow]:
 class Arrival(NamedTuple):
     """What match has made, or has made once, on its way to the join.
 
-    By `moment`, `origin_partition` and `origin_offset` all arrivals have an order. `partition` is that of the trigger
-    topic, and `clock` its clock.
+    By `moment`, `origin_partition` and `origin_offset` all arrivals have an order, and by `number` those that one event
+    has made. `partition` is that of the trigger topic, and `clock` its clock.
     """
 
     moment: int
     origin_partition: int
     origin_offset: int
+    number: int
     partition: int
     key: bytes | None
     fact: bytes | None

@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from eventbus.formats import ACTION_HEADER, Invocation, Source, action_fact, header, trigger_fact
+from eventbus.formats import ACTION_HEADER, Invocation, Source, action_fact, dead_letter, header, trigger_fact
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record
 from sensors.audit.actions import (
@@ -242,7 +242,8 @@ def _invocations(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
     notes: defaultdict[str, list[Invocation]] = defaultdict(list)
     for _, note in left.notes(suspects):
         notes[note.action].append(note)
-    letters = Letters.of(left.letters_about(suspects))
+    told = left.letters_about(suspects)
+    letters = Letters.of(told)
     buried = letters.buried(records)
     known: defaultdict[str, list[Record]] = defaultdict(list)
     for record in records:
@@ -256,6 +257,7 @@ def _invocations(left: Leftovers, suspects: DataFrame) -> Iterator[Violation]:
         yield from found or [_mistreated(left, each, notes[action], letters)]
     strangers = [note for action, each in notes.items() if action not in known for note in each]
     yield from _judged(left, [], strangers, set())
+    yield from (left.baseless_letter(each) for each in told if dead_letter(each).action not in known)
 
 
 def _is_about(note: Invocation, record: Record) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -18,6 +19,8 @@ from sensors.spark.entries import KINDS, identity
 from sensors.spark.history import as_python
 from sensors.spark.report import SHOWN, Notice
 from sensors.spark.workers import ACTION
+
+T = TypeVar("T")
 
 _WORKED_OUT = {
     "action": "action",
@@ -66,11 +69,12 @@ class Leftovers:
     def notes(self, suspects: DataFrame) -> list[tuple[Record, Invocation]]:
         rows = self.behind(self.accounts.invocations, KINDS[ACTION], {"action": "action"}, suspects)
         places = rows.selectExpr("note_partition AS partition", "note_offset AS offset")
-        return [(record, invocation(record)) for record in self.records(Kind.INVOCATION, places)]
+        read = ((record, _readable(invocation, record)) for record in self.records(Kind.INVOCATION, places))
+        return [(record, note) for record, note in read if note is not None]
 
     def letters(self, places: DataFrame) -> list[Record]:
         """Those that can be read."""
-        return [record for record in self.records(Kind.DLQ, places) if _is_letter(record)]
+        return [record for record in self.records(Kind.DLQ, places) if _readable(dead_letter, record) is not None]
 
     def letters_about(self, suspects: DataFrame) -> list[Record]:
         rows = self.behind(self.accounts.letters, KINDS[ACTION], {"action": "action"}, suspects)
@@ -100,8 +104,20 @@ class Leftovers:
 
     def undead_record(self, record: Record) -> Violation:
         fact = trigger_fact(record)
-        what = "a trigger record that says that it was driven back, and was never a dead letter"
+        what = "a trigger record that says that it was driven back, and was no such dead letter, or not as often"
         return forged(record, fact, event_places(self.event_topic, [fact.source]), what)
+
+    def baseless_letter(self, record: Record) -> Violation:
+        fact = dead_letter(record)
+        what = f"a dead letter about the action {fact.action}, which is not there"
+        return Violation(
+            invariant="I3",
+            breach=Breach.UNEXPLAINED,
+            what=what,
+            trigger=fact.trigger or "",
+            place=place_of(record),
+            replica=fact.replica,
+        )
 
 
 def forged(
@@ -121,9 +137,9 @@ def forged(
     )
 
 
-def _is_letter(record: Record) -> bool:
+def _readable(read: Callable[[Record], T], record: Record) -> T | None:
+    """None: it is somebody else's, however much it looks like one of ours."""
     try:
-        dead_letter(record)
+        return read(record)
     except FormatError:
-        return False
-    return True
+        return None

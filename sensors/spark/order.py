@@ -21,7 +21,7 @@ def disordered_actions(accounts: Accounts) -> DataFrame:
 def disordered_trigger_records(accounts: Accounts) -> DataFrame:
     """Records of one partition of the trigger topic whose events are from one of the event topic."""
     history = accounts.history
-    records = facts.trigger_facts(history.tables[Kind.TRIGGER]).where("NOT redriven AND source_offset IS NOT NULL")
+    records = facts.trigger_facts(history.tables[Kind.TRIGGER]).where("NOT redriven AND readable")
     records = records.where(inside(history.known(Kind.TRIGGER), "partition", "offset"))
     records = records.where(f"NOT {history.impossible(EVENT, 'source_partition', 'source_offset')}")
     return _disordered(records, "xxhash64(partition, source_partition)", "source_offset")

@@ -65,14 +65,15 @@ def packing(deputy: Deputy, *, by_slot: bool) -> Worker:
             for record in records_of(plan.name.event_topic, batch):
                 partition, offset = record.partition, record.offset
                 moment = moments[partition] = max(moments[partition], record.timestamp)
-                for output in matcher.outputs(record):
+                for each, output in enumerate(matcher.outputs(record)):
                     if output.topic == trigger_topic:
                         place = crc32(output.key or b"") if by_slot else output.partition
                         fact = header(output.headers, TRIGGER_HEADER)
-                        arrival = Arrival(moment, partition, offset, output.partition, output.key, fact, output.value)
+                        place_of_it = output.partition, output.key, fact, output.value
+                        arrival = Arrival(moment, partition, offset, each, *place_of_it)
                         packets[place, partition].append(arrival)
                     else:
-                        outcomes.add(*_outcome(plan, record, output), moment, partition, offset)
+                        outcomes.add(*_outcome(plan, record, output), moment, partition, offset, each)
             rows = Rows(PACKET)
             for (place, _), arrivals in packets.items():
                 rows.add(place, *arrivals[0][:3], _packed(arrivals), None)

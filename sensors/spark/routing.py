@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql import Column, DataFrame, Observation, Window
+import msgspec
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
-from eventbus.events import REQUIRED
 from eventbus.names import Kind
 from sensors.plan import SensorPlan
 from sensors.rules import Rules
@@ -17,21 +18,40 @@ from sensors.spark.entries import inside, quoted
 from sensors.spark.history import CLOCKS_APART_MS, EVENT, History
 from sensors.spark.joins import JOINED, TRIGGER_ROW, joining
 from sensors.spark.records import ENDLESS
-from sensors.spark.workers import MATCHED, Deputy, matching
+from sensors.spark.workers import MATCHED, Deputy, matching, telling_times
 
-_READABLE = " AND ".join(f"get_json_object(CAST(value AS string), '$.{name}') <> ''" for name in REQUIRED)
 _JOINED = "joined_partition", "joined_offset"
+_SEEN = "seen"
 _CLOCK_BLOCK = 100_000
 """Offsets of a partition whose clock one task works out."""
 
 
-def matched(history: History, deputy: Deputy, seen: Observation | None = None) -> DataFrame:
-    """What match makes of the events. `seen` is told about all of them (`accounts.Seen`), whomever they concern."""
+class Seen(msgspec.Struct, frozen=True):
+    """What there was of the event topic. Should a cluster lose a worker, what that one has read counts again."""
+
+    events: int = 0
+    first: int | None = None
+    last: int | None = None
+
+
+def seen_by(collected: DataFrame) -> Seen:
+    """What a query has seen of the events behind `matched`, whomever they concern: it has been collected.
+
+    Spark's `Observation` would wait for ever where there is nothing to be seen, and Spark knows so beforehand.
+    """
+    metrics = collected._jdf.queryExecution().observedMetrics()  # noqa: SLF001 - nothing else tells without waiting
+    if not metrics.contains(_SEEN):
+        return Seen()
+    row = metrics.apply(_SEEN)
+    first, last = (None if row.isNullAt(at) else row.getLong(at) for at in (1, 2))
+    return Seen(row.getLong(0), first, last)
+
+
+def matched(history: History, deputy: Deputy, *, observed: bool) -> DataFrame:
+    """What match makes of the events. `observed`: for `seen_by`."""
     events = history.tables[EVENT].where(inside(history.judged(EVENT), "partition", "offset"))
-    if seen is not None:
-        events = events.observe(
-            seen, F.count("*").alias("events"), F.min("timestamp").alias("first"), F.max("timestamp").alias("last")
-        )
+    if observed:
+        events = events.observe(_SEEN, F.count("*"), F.min("timestamp"), F.max("timestamp"))
     return events.where(f"NOT {concerns_nobody(deputy.plan)}").mapInArrow(matching(deputy), MATCHED)
 
 
@@ -118,7 +138,7 @@ def _due_at_least(history: History, plan: SensorPlan) -> str:
         return "false"  # it may have held less, by other rules
     rules = {name: each.rules or Rules() for name, each in plan.triggers.items() if not _remembers(each.rules)}
     windowed = {name for name, each in rules.items() if each.within is not None or each.resets}
-    newer = f"coalesce(source_timestamp >= {history.since}, true)"
+    newer = f"coalesce(source_timestamp >= {history.since + CLOCKS_APART_MS}, true)"
     if not history.since or history.cut(Kind.TRIGGER):
         newer = "false"
     trigger = "substring_index(CAST(key AS string), char(0), 1)"
@@ -154,9 +174,10 @@ def _by_slot(plan: SensorPlan, records: DataFrame, cuts: DataFrame | None) -> Da
     return met.sortWithinPartitions("partition", "chunk", "offset")
 
 
-def time_of_readable() -> Column:
-    """A record without an event is a dead letter, and moves no clock."""
-    return F.when(F.expr(_READABLE), F.col("source_timestamp"))
+def timed(records: DataFrame) -> DataFrame:
+    """Records of the trigger topic with the `time` that each of them tells; none where the core cannot read it."""
+    schema = StructType([*records.schema.fields, StructField("time", LongType())])
+    return records.mapInArrow(telling_times, schema)
 
 
 def clocked(records: DataFrame) -> DataFrame:
@@ -164,11 +185,11 @@ def clocked(records: DataFrame) -> DataFrame:
 
     It is worked out in blocks, so that no task has to see a whole partition.
     """
-    blocks = records.withColumn("block", F.expr(f"CAST(offset / {_CLOCK_BLOCK} AS bigint)"))
-    peaks = blocks.groupBy("partition", "block").agg(F.max(time_of_readable()).alias("peak"))
+    blocks = timed(records).withColumn("block", F.expr(f"CAST(offset / {_CLOCK_BLOCK} AS bigint)"))
+    peaks = blocks.groupBy("partition", "block").agg(F.max("time").alias("peak"))
     before = Window.partitionBy("partition").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
     peaks = peaks.select("partition", "block", F.max("peak").over(before).alias("earlier"))
     within = Window.partitionBy("partition", "block").orderBy("offset")
-    blocks = blocks.withColumn("running", F.max(time_of_readable()).over(within))
+    blocks = blocks.withColumn("running", F.max("time").over(within))
     clock = F.expr("coalesce(greatest(running, earlier), 0)")
     return blocks.join(F.broadcast(peaks), ["partition", "block"]).withColumn("clock", clock)

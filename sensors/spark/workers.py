@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventbus.errors import FormatError, NewerFormatError
-from eventbus.formats import ACTION_HEADER, action_fact, dead_letter, header
+from eventbus.formats import ACTION_HEADER, TRIGGER_HEADER, action_fact, dead_letter, header
 from eventbus.hashing import trigger_and_key
 from eventbus.names import BusName, Kind
 from eventbus.ports import Output, Record
 from eventbus.topics import Topology
+from sensors.held import read_event
 from sensors.match import Matcher
 from sensors.plan import SensorPlan
 from sensors.sensor import Sensor
@@ -56,6 +57,12 @@ class Deputy(msgspec.Struct, frozen=True):
     @property
     def plan(self) -> SensorPlan:
         return Sensor.of(self.manifest).blueprint(self.bus).plan
+
+    @property
+    def modes(self) -> dict[str, str]:
+        """What the manifest asks for, by trigger; what only writes to the bus may be done exactly once all the same."""
+        deliveries = Sensor.of(self.manifest).blueprint(self.bus).deliveries
+        return {trigger: delivery.mode for trigger, delivery in deliveries.items()}
 
 
 def begin(deputy: Deputy) -> SensorPlan:
@@ -123,6 +130,24 @@ def content_of(output: Output) -> int:
 def fingerprint(value: bytes, fact: bytes, key: bytes, partition: int) -> int:
     """Of value, fact, key and partition; `facts` has the same in SQL."""
     return crc32(value) ^ crc32(b"%b%b%d" % (fact, key, partition)) << 31
+
+
+def telling_times(batches: Batches) -> Batches:
+    """Rows of `facts.trigger_facts` → the same, and the time by which each moves its partition's clock."""
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in ("fact", "value"))
+        times = [_time_told(fact, value) for fact, value in zip(*columns, strict=True)]
+        yield batch.append_column("time", pa.array(times, pa.int64()))
+
+
+def _time_told(fact: bytes | None, value: bytes | None) -> int | None:
+    try:
+        told, _ = read_event(Record("", 0, 0, 0, None, value, [] if fact is None else [(TRIGGER_HEADER, fact)]))
+    except NewerFormatError:
+        raise
+    except FormatError:
+        return None  # it is a dead letter, or a flush
+    return told.source.timestamp
 
 
 def decoding(topic: str) -> Worker:

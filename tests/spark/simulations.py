@@ -33,6 +33,10 @@ class SimulatedDeputy(Deputy, frozen=True):
     def plan(self) -> SensorPlan:
         return Simulation(self.seed).sensors[1].plan
 
+    @property
+    def modes(self) -> dict[str, str]:
+        return {trigger: each.mode for trigger, each in Simulation(self.seed).sensors[1].deliveries.items()}
+
 
 def run_simulation(seed: int) -> tuple[Simulation, SimulatedDeputy]:
     simulation = Simulation(seed, events=EVENTS)

@@ -43,7 +43,7 @@ def ends_of(worked: Worked) -> dict[int, int]:
 
 
 class Warned(Worked):
-    manifest: ClassVar = changed("both", dlqTrigger={"template": {"name": "more", "log": {}}})
+    manifest: ClassVar = changed("both", dlqTrigger={"template": {"name": "more", "log": {}}, "atLeastOnce": True})
 
 
 class Unwarned(Worked):
@@ -121,7 +121,7 @@ def test_a_dlq_action_that_says_something_else(spark: SparkSession) -> None:
 
 def test_a_change_of_the_mode_accuses_nobody(spark: SparkSession) -> None:
     """One action was taken ahead and given back, another was given up and driven back."""
-    worked = Worked()
+    worked = second(Worked(generation=2))
     ahead = worked.action("both", 3)
     worked.notes = [*(replace(note(ahead, each), mode="atMostOnce") for each in ("taken", "released")), *worked.notes]
     give_up(worked, worked.action(AT_MOST_ONCE, 5))

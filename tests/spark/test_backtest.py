@@ -372,3 +372,23 @@ def test_what_a_filter_leaves_out_changes_nothing_else(spark: SparkSession) -> N
     old, new = (manifest({"pair": {"conditions": "a && b"}}, each) for each in ({}, few))
     events = [("a", 9), ("a", 1), ("b", 1), ("a", 2), ("b", 1)]  # the first is superseded, or not even there
     assert _compared(spark, old, new, events) == [("pair", 2, 0)]
+
+
+def test_what_is_exported_is_in_the_order_in_which_a_test_sees_it(spark: SparkSession) -> None:
+    """One event completes two keys, one for each dependency that it satisfies."""
+    by = {"a": "data.x", "b": "data.y", "c": "data.k"}
+    made_for = manifest(
+        {"t": {"conditions": "(a && c) || (b && c)", "correlate": {"by": by}, "ttl": "1h"}}, {"b": {"eventName": "a"}}
+    )
+    made = [
+        Event.new("shop", "c", {"k": "z"}, id="c1"),
+        Event.new("shop", "c", {"k": "b"}, id="c2"),
+        Event.new("shop", "a", {"x": "z", "y": "b"}, id="a1"),
+    ]
+    records = [event_record(each, n, 1000 * n) for n, each in enumerate(made)]
+    expected = [str(Firing(each.trigger, each.events)) for each in explained(made_for, records)]
+    test = Backtest.of_events(deputy(made_for), table(spark, records))
+    exported = [str(each) for each in test.expected()]
+    test.close()
+    assert len(expected) == 2
+    assert exported == expected

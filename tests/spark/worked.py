@@ -52,7 +52,7 @@ MANIFEST = sensor(
         {
             **logged("keyed", "a && c", correlate={"by": "data.order"}, within="10s", onExpire="deadLetter"),
             "atLeastOnce": True,
-            "dlqTrigger": {"template": {"name": "sorry", "log": {}}},
+            "dlqTrigger": {"template": {"name": "sorry", "log": {}}, "atLeastOnce": True},
         },
     ],
 )
