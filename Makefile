@@ -27,8 +27,8 @@ demo: $(RUN)/.installed ## Events become actions on a real Kafka; a replica is k
 	$(RUN)/bin/eventbus demo
 
 # Spark, brokers and other people's servers mostly start and wait: these tests do so beside all others.
-SPARK := tests/spark tests/security
-SOURCES := tests/cli tests/eventsources
+SPARK := tests/spark
+SOURCES := tests/cli tests/eventsources tests/security
 BROKERS := tests/faults tests/pipeline tests/contract
 
 test: $(DEV)/.installed ## Lint and run all tests

@@ -27,7 +27,7 @@ from sensors.dlqactions import dlq_action
 from sensors.join import JoinPartition
 from sensors.redrive import original
 from sensors.spark.audit import audit
-from sensors.spark.history import EVENT, History
+from sensors.spark.history import History
 from sensors.spark.records import Missing, Range
 from sensors.spark.report import AuditReport
 from tests.spark.manifests import logged
@@ -141,13 +141,7 @@ def too_large(worked: Worked) -> None:
 
 def without(spark: SparkSession, worked: Worked, history: History, firsts: dict[str, tuple[int, int]]) -> History:
     """The same history after retention: which partition of which topic begins where."""
-    logs: dict[str, Sequence[Record]] = {
-        EVENT: worked.events,
-        Kind.TRIGGER: worked.triggers,
-        Kind.ACTION: worked.actions,
-        Kind.INVOCATION: worked.invocations(),
-        Kind.DLQ: worked.letters,
-    }
+    logs = worked.logs()
     tables, slices, missing = dict(history.tables), dict(history.slices), []
     for kind, (partition, first) in firsts.items():
         left = [each for each in logs[kind] if each.partition != partition or each.offset >= first]

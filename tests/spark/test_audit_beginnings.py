@@ -145,7 +145,15 @@ class Forgetful(Worked):
     manifest: ClassVar = changed("keyed", {"ttl": "1h"})
 
 
-@pytest.mark.parametrize("value", [b"{}", b"hello"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"{}",
+        b"hello",
+        b'{"specversion":"1.0","id":1,"source":"shop","type":"t"}',
+        b'{"specversion":"1.0","id":"1","source":"shop","type":"t"} and more',
+    ],
+)
 def test_a_stranger_moves_no_clock(spark: SparkSession, value: bytes) -> None:
     worked = Forgetful()
     like, free = _gap_between_two_of_a_slot(worked)

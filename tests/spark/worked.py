@@ -72,7 +72,7 @@ class Worked:
         self.name = self.plan.name
         self.origins = {0: dict.fromkeys(range(PARTITIONS), 0)}
         self.missing: list[Missing] = []
-        self.events = _in_log([_event(number) for number in range(EVENTS)], BUS.event_topic)
+        self.events = _in_log(self.sent(), BUS.event_topic)
         matched = [output for event in self.events for output in self.matcher().outputs(event)]
         self.triggers = self.topic(Kind.TRIGGER, matched)
         self.join_commits: dict[int, JoinCommit] = {}
@@ -105,6 +105,10 @@ class Worked:
     def owner(self) -> Owner:
         return self.plan.owner
 
+    def sent(self) -> list[Record]:
+        """The events, in the order in which the match stage came to them."""
+        return [_event(number) for number in range(EVENTS)]
+
     def matcher(self, replica: str = REPLICA) -> Matcher:
         return Matcher(self.plan, TOPOLOGY, replica)
 
@@ -133,15 +137,18 @@ class Worked:
 
     # --- as evidence --------------------------------------------------------------------------------------------------
 
-    def history(self, spark: SparkSession, *, since: int | None = None) -> History:
-        lists: dict[str, Sequence[Record]] = {
+    def logs(self) -> dict[str, Sequence[Record]]:
+        """By what they are of; what it holds is in no log here."""
+        return {
             EVENT: self.events,
             Kind.TRIGGER: self.triggers,
             Kind.ACTION: self.actions,
             Kind.INVOCATION: self.invocations(),
             Kind.DLQ: self.letters,
-            Kind.STATE: [],
         }
+
+    def history(self, spark: SparkSession, *, since: int | None = None) -> History:
+        lists = {**self.logs(), Kind.STATE: []}
         topics = {EVENT: BUS.event_topic} | {kind.value: self.name.topic(kind) for kind in Kind}
         return History(
             name=self.name,
