@@ -264,7 +264,7 @@ def letters(accounts: Accounts) -> DataFrame:
     of_unreadable = f"(reason = '{INVALID_RECORD}' AND stage = '{Stage.JOIN}' AND {known} AND {triggers})"
     of_held, of_unreadable = (each if accounts.whole else "false" for each in (of_held, of_unreadable))
     place = "partition", "offset"
-    actions = f"({inside(history.known(Kind.ACTION), *place)} OR {history.impossible(Kind.ACTION, *place)})"
+    actions = f"({inside(history.known(Kind.ACTION), *place)} OR {history.never_buried(*place)})"
     of_actions = f"(reason IN {_OF_ACTIONS} AND action IS NOT NULL AND {actions})"
     return entries(
         accounts.letters.where(f"{of_events} OR {of_held} OR {of_unreadable} OR {of_actions}"),

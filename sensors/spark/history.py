@@ -136,7 +136,9 @@ class History(msgspec.Struct, frozen=True):
     generation: int = 0
     """Of the spec, which is judged; what others have done is not."""
     ends: Mapping[str, Mapping[int, int]] = {}
-    """Where events, trigger records and actions have ended after all was looked at; none: where the slices end."""
+    """Where the inputs have ended after all others were looked at; none: where their slices end."""
+    buried_up_to: Mapping[int, int] = {}
+    """Where the action topic had ended when its dead letters were looked at; none: where its slice ends."""
     begun: Mapping[Stage, frozenset[int]] = {}
     """Which partitions have commits by now: a stage may have made its first ones after the others were asked for."""
     floors: Mapping[str, Mapping[int, int]] = {}
@@ -164,8 +166,11 @@ class History(msgspec.Struct, frozen=True):
 
     def impossible(self, kind: str, partition: str, offset: str) -> str:
         """SQL: whether a place was not there yet when somebody had already spoken of it."""
-        ends = self.ends.get(kind) or {number: end for number, (_, end) in self.slices[kind].offsets.items()}
-        return f"NOT {inside({number: (0, end) for number, end in ends.items()}, partition, offset)}"
+        return _beyond(self.ends.get(kind) or _ends(self.slices[kind]), partition, offset)
+
+    def never_buried(self, partition: str, offset: str) -> str:
+        """SQL: whether a place in the action topic was not there yet when a dead letter had already spoken of it."""
+        return _beyond(self.buried_up_to or _ends(self.slices[Kind.ACTION]), partition, offset)
 
     def cut(self, kind: str) -> list[int]:
         """The partitions of a topic of which something was asked for that is gone."""
@@ -196,6 +201,14 @@ class History(msgspec.Struct, frozen=True):
         return notes.get(self.generation, ENDLESS), last
 
 
+def _ends(topic: Slice) -> dict[int, int]:
+    return {partition: end for partition, (_, end) in topic.offsets.items()}
+
+
+def _beyond(ends: Mapping[int, int], partition: str, offset: str) -> str:
+    return f"NOT {inside({number: (0, end) for number, end in ends.items()}, partition, offset)}"
+
+
 def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, archive: str | None = None) -> History:
     """Commits first, topics second: so everything that the commits speak of is in the topics.
 
@@ -216,13 +229,7 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
                 await_markers(bus.cluster, reader, [topic], SystemClock())
             asked = Range() if kind == Kind.STATE else wanted if kind == EVENT else open_end
             slices[kind] = slice_of(bus.cluster, reader, topic, asked)
-        ends = {
-            kind: {
-                partition: end for partition, (_, end) in slice_of(bus.cluster, reader, topic, Range()).offsets.items()
-            }
-            for kind, topic in topics.items()
-            if kind in (EVENT, Kind.TRIGGER, Kind.ACTION)
-        }
+        ends = {kind: _ends(slice_of(bus.cluster, reader, topics[kind], Range())) for kind in (EVENT, Kind.ACTION)}
         later = raw_commits(bus, name)
     finally:
         reader.close()
@@ -239,7 +246,19 @@ def look_at(spark: SparkSession, bus: Bus, name: SensorName, wanted: Range, arch
     in_order = frozenset(kind for kind, each in slices.items() if kept is None and comes_in_order(spark, each))
     begun = {stage: frozenset(found) for stage, found in later.items()}
     commits = commits.without_reopened(Commits.decoded(later))
-    return History(name, tables, slices, commits, missing, origins, in_order, wanted.since or 0, ends=ends, begun=begun)
+    return History(
+        name,
+        tables,
+        slices,
+        commits,
+        missing,
+        origins,
+        in_order,
+        wanted.since or 0,
+        ends={EVENT: ends[EVENT]},
+        buried_up_to=ends[Kind.ACTION],
+        begun=begun,
+    )
 
 
 def read_origins(state: DataFrame, topic: str) -> Mapping[int, Mapping[int, int]]:

@@ -105,7 +105,7 @@ def judge(accounts: Accounts) -> Findings:
     if count := (disordered := disordered_trigger_records(accounts)).count():
         _note(findings, count, _trigger_order(leftovers, disordered.limit(SHOWN)))
     if count := (driven := never_dead(accounts)).count():
-        _note(findings, count, map(leftovers.undead_record, leftovers.records(Kind.TRIGGER, driven.limit(SHOWN))))
+        _note(findings, count, map(leftovers.undead_record, leftovers.trigger_records(driven.limit(SHOWN))))
     if count := (odd := misstated(accounts)).count():
         _note(findings, count, map(leftovers.forged_action, leftovers.records(Kind.ACTION, odd.limit(SHOWN))))
     suspected = sum(counts[condition] for condition in _CHECKS)
@@ -290,7 +290,7 @@ def _judged(
 
 def _trigger_order(left: Leftovers, disorder: DataFrame) -> Iterator[Violation]:
     pairs = disorder.selectExpr("partition", "explode(array(before_offset, offset)) AS offset").distinct()
-    yield from check_trigger_order(left.event_topic, left.records(Kind.TRIGGER, pairs))
+    yield from check_trigger_order(left.event_topic, left.trigger_records(pairs))
 
 
 def _order(left: Leftovers, disorder: DataFrame) -> Iterator[Violation]:

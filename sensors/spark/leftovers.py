@@ -66,6 +66,10 @@ class Leftovers:
         found = as_python(self.name.topic(kind), rows.collect())
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
+    def trigger_records(self, places: DataFrame) -> list[Record]:
+        """Those that can be read: Spark reads more than the core does."""
+        return [each for each in self.records(Kind.TRIGGER, places) if _readable(trigger_fact, each) is not None]
+
     def notes(self, suspects: DataFrame) -> list[tuple[Record, Invocation]]:
         rows = self.behind(self.accounts.invocations, KINDS[ACTION], {"action": "action"}, suspects)
         places = rows.selectExpr("note_partition AS partition", "note_offset AS offset")

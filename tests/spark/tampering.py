@@ -72,24 +72,36 @@ def forge(
     return forged
 
 
-def forge_trigger_records(worked: Worked, sources: Sequence[Source], *headers: tuple[str, bytes]) -> list[Record]:
-    """What comes of them is what has to come of them."""
-    like = next(each for each in worked.triggers if trigger_fact(each).trigger == "both")
-    partition, position = like.partition, worked.join_commits[like.partition].position
-    join = JoinPartition(worked.plan, TOPOLOGY, partition, JoinCommit(worked.owner, 0, 0, {}), REPLICA)
-    join.step([each for each in worked.triggers if each.partition == partition])
-    forged = []
-    for n, source in enumerate(sources):
-        fact = encode_fact(replace(trigger_fact(like), dependencies=("ab"[n],), source=source))
-        there = [(TRIGGER_HEADER, fact), *headers]
-        forged.append(Record(like.topic, partition, position + n, 2_000_000, like.key, like.value, there))
-    worked.triggers += forged
-    step = join.step(forged)
+def arrive(worked: Worked, record: Record) -> Record:
+    """One more record of the trigger topic, and all that the sensor's own join makes of it."""
+    join = JoinPartition(worked.plan, TOPOLOGY, record.partition, JoinCommit(worked.owner, 0, 0, {}), REPLICA)
+    join.step([each for each in worked.triggers if each.partition == record.partition])
+    record = replace(record, offset=worked.join_commits[record.partition].position)
+    worked.triggers.append(record)
+    step = join.step([record])
     assert step is not None
-    worked.join_commits[partition] = step.commit
+    worked.join_commits[record.partition] = step.commit
     for each in step.outputs:
         if each.topic == worked.name.topic(Kind.ACTION):
             worked.invoke(put(worked.actions, each))
+        elif each.topic == worked.name.topic(Kind.DLQ):
+            put(worked.letters, each)
+    return record
+
+
+def drive_back(worked: Worked, dead: Record, **changes: Any) -> Record:
+    output = original(dead_letter(dead), dead)
+    record = Record(output.topic, output.partition, 0, 2_500_000, output.key, output.value, output.headers)
+    return arrive(worked, replace(record, **changes))
+
+
+def forge_trigger_records(worked: Worked, sources: Sequence[Source], *headers: tuple[str, bytes]) -> list[Record]:
+    """What comes of them is what has to come of them."""
+    like = next(each for each in worked.triggers if trigger_fact(each).trigger == "both")
+    forged = []
+    for n, source in enumerate(sources):
+        fact = encode_fact(replace(trigger_fact(like), dependencies=("ab"[n],), source=source))
+        forged.append(arrive(worked, replace(like, timestamp=2_000_000, headers=[(TRIGGER_HEADER, fact), *headers])))
     return forged
 
 

@@ -18,7 +18,6 @@ from eventbus.formats import (
     encode_fact,
     trigger_fact,
 )
-from eventbus.metadata import JoinCommit
 from eventbus.names import Kind, Stage
 from eventbus.ports import Record
 from sensors.deadletters import (
@@ -30,43 +29,14 @@ from sensors.deadletters import (
     PAUSED,
     SPEC_CHANGED,
 )
-from sensors.join import JoinPartition
 from sensors.redrive import original
-from tests.spark.tampering import about, found, letter, put, report_on, too_large
-from tests.spark.worked import AT_MOST_ONCE, BUS, REPLICA, TOPOLOGY, Worked, note
+from tests.spark.tampering import about, arrive, drive_back, found, letter, report_on, too_large
+from tests.spark.worked import AT_MOST_ONCE, BUS, Worked, note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 replace = msgspec.structs.replace
-
-
-def rejoined(worked: Worked, partition: int) -> JoinPartition:
-    join = JoinPartition(worked.plan, TOPOLOGY, partition, JoinCommit(worked.owner, 0, 0, {}), REPLICA)
-    join.step([each for each in worked.triggers if each.partition == partition])
-    return join
-
-
-def arrive(worked: Worked, record: Record) -> Record:
-    """One more record of the trigger topic, and all that the sensor's own join makes of it."""
-    join = rejoined(worked, record.partition)
-    record = replace(record, offset=worked.join_commits[record.partition].position)
-    worked.triggers.append(record)
-    step = join.step([record])
-    assert step is not None
-    worked.join_commits[record.partition] = step.commit
-    for each in step.outputs:
-        if each.topic == worked.name.topic(Kind.ACTION):
-            worked.invoke(put(worked.actions, each))
-        elif each.topic == worked.name.topic(Kind.DLQ):
-            put(worked.letters, each)
-    return record
-
-
-def drive_back(worked: Worked, dead: Record, **changes: Any) -> Record:
-    output = original(dead_letter(dead), dead)
-    record = Record(output.topic, output.partition, 0, 2_500_000, output.key, output.value, output.headers)
-    return arrive(worked, replace(record, **changes))
 
 
 def expired(worked: Worked) -> Record:
@@ -173,10 +143,11 @@ def test_a_damaged_trigger_record_that_is_driven_back_beside_another(spark: Spar
     assert found(spark, worked) == []
 
 
-def test_a_damaged_trigger_record_in_no_order(spark: SparkSession) -> None:
+@pytest.mark.parametrize("damage", [b'"d":["a"]', b'"d":[1],"s":"shape"'])
+def test_a_damaged_trigger_record_in_no_order(spark: SparkSession, damage: bytes) -> None:
     """It is in the dead letters. Another record was too large, so that the audit looks twice."""
     worked = Worked()
-    _damaged(worked, b'{"v":1,"t":"both","d":["a"],"e":[0,0,1]}')
+    _damaged(worked, b'{"v":1,"t":"both","e":[0,0,1],%b}' % damage)
     assert dead_letter(worked.letters[-1]).reason == INVALID_RECORD
     too_large(worked)
     assert found(spark, worked) == []
